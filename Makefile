@@ -1,0 +1,37 @@
+# Two commands do all the set-up: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test lint types clean
+
+demo: $(VENV)/demo.done
+	$(BIN)/scroll demo
+
+test: $(VENV)/test.done
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/test.done
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/test.done
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) demo.png
+
+# The build backend is installed beside the package, so that constraints.txt pins it too.
+$(VENV)/base.done: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) hatchling editables
+	touch $@
+
+$(VENV)/demo.done: $(VENV)/base.done
+	$(PIP) --no-build-isolation -e ".[plots]"
+	touch $@
+
+$(VENV)/test.done: $(VENV)/base.done
+	$(PIP) --no-build-isolation -e ".[dev]"
+	touch $@

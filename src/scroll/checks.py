@@ -1,0 +1,84 @@
+"""Checks at the public edge: one form of message, one switch.
+
+Every message reads: `x` must ..., but got .... Remedy.
+"""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_on = True
+
+
+@contextmanager
+def unchecked() -> Iterator[None]:
+    """Within this block, values are not looked at (shapes still are).
+
+    Compiled code never looks at values, so this is for eager loops on an accelerator,
+    where looking at a value waits for the device.
+    """
+    global _on
+    before, _on = _on, False
+    try:
+        yield
+    finally:
+        _on = before
+
+
+def looking() -> bool:
+    """Whether values may be looked at here."""
+    return _on and not torch.compiler.is_compiling()
+
+
+def must(
+    ok: Any,
+    name: str,
+    what: str,
+    got: object,
+    remedy: str = "",
+    error: type[Exception] = ValueError,
+) -> None:
+    """Raise `error` in the house form unless `ok`."""
+    if not ok:
+        raise error(f"`{name}` must {what}, but got {got}.{' ' + remedy if remedy else ''}")
+
+
+def one_of(name: str, got: str, choices: Collection[str], remedy: str = "") -> None:
+    """`got` is one of `choices`."""
+    must(got in choices, name, f"be one of {', '.join(map(repr, choices))}", repr(got), remedy)
+
+
+def positive(name: str, x: object) -> Tensor:
+    """`x` as a tensor of finite, positive numbers."""
+    t = torch.as_tensor(x)
+    must(bool((t > 0).all() and t.isfinite().all()), name, "be positive and finite", t.tolist())
+    return t
+
+
+def tensor(name: str, x: object) -> None:
+    """`x` is a tensor."""
+    must(
+        isinstance(x, Tensor),
+        name,
+        "be a torch.Tensor",
+        type(x).__name__,
+        f"Convert it with torch.as_tensor({name}).",
+        TypeError,
+    )
+
+
+def finite(name: str, x: Tensor) -> None:
+    """Every element of `x` is finite; the sum is asked first, because that is cheap."""
+    if looking() and not bool(x.sum().isfinite()):
+        bad = ~x.isfinite()
+        first = bad.nonzero()[0].tolist() if bool(bad.any()) else []
+        must(
+            not first,
+            name,
+            "be finite",
+            f"{int(bad.sum())} NaN or infinite values, the first at index {first}",
+            "Impute or drop such rows first; if a network made them, lower its learning rate.",
+        )

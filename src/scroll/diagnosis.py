@@ -1,0 +1,105 @@
+"""The two non-identifications of a freed belief, and their remedy (Cor. pathologies)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from .beliefs import Belief, Point, Spread
+from .factors import Gaussian
+from .linalg import inverse_root
+from .objectives import log_evidence
+
+if TYPE_CHECKING:
+    from .heads import Head
+
+COLLAPSED = 1e-3  # share of the predictive variance below which the noise carries nothing
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What `head.diagnose()` found. Printing it gives the words."""
+
+    noise_share: Tensor | None  # s^2 / (s^2 + v), (..., K); None where there is no noise
+    runaway: Tensor | None  # tr S^-1 - mu' S^-2 mu, (..., K); None where alpha cannot run
+    text: str
+
+    @property
+    def noise_collapsed(self) -> bool:
+        """Whether the noise of an output carries less than 0.1 % of its variance."""
+        return self.noise_share is not None and bool((self.noise_share < COLLAPSED).any())
+
+    @property
+    def alpha_runs_away(self) -> bool:
+        """Whether the prior precision of an output would grow without bound."""
+        return self.runaway is not None and bool((self.runaway > 0).any())
+
+    @property
+    def healthy(self) -> bool:
+        return not (self.noise_collapsed or self.alpha_runs_away)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@torch.no_grad()
+def diagnose(head: Head, psi: Tensor | None = None) -> Diagnosis:
+    """Noise collapse and prior-precision runaway of a head."""
+    if not head.objective.batches:
+        text = f"Method {head.method!r} binds the belief to the posterior: nothing is left free."
+        return Diagnosis(None, None, text)
+    belief, factor = head.belief(), head.likelihood.factor()
+    share = _noise_share(factor, belief, psi) if isinstance(factor, Gaussian) else None
+    learned = head.objective.prior is log_evidence and head.log_alpha.requires_grad
+    runaway = _runaway(belief) if learned else None
+    lines = [_noise_words(share), _alpha_words(runaway, head.log_alpha.exp())]
+    return Diagnosis(share, runaway, "\n".join(line for line in lines if line))
+
+
+def _noise_share(factor: Gaussian, belief: Belief, psi: Tensor | None) -> Tensor | None:
+    if isinstance(belief.cov, Point):
+        return None
+    spread = belief.cov.trace() if psi is None else belief.cov.quad(psi.unsqueeze(-3)).mean(-1)
+    s2 = factor.var[..., 0]
+    return s2 / (s2 + spread)
+
+
+def _runaway(belief: Belief) -> Tensor | None:
+    """tr S^-1 - mu' S^-2 mu: as alpha grows, its gradient has the opposite sign (Eq. dL_dalpha)."""
+    if isinstance(belief.cov, Point):  # alpha* = H / |mu|^2, always finite
+        return None
+    cov: Spread = belief.cov
+    root = inverse_root(cov.dense().double())
+    solved = root @ (root.mT @ belief.mean.double()[..., None])
+    return root.square().sum((-2, -1)) - solved.square().sum((-2, -1))
+
+
+def _noise_words(share: Tensor | None) -> str:
+    if share is None:
+        return "Noise: not split from a learned variance, so it cannot collapse."
+    low = float(share.min())
+    if low >= COLLAPSED:
+        return f"Noise: carries {low:.2%} of the predictive variance or more. Healthy."
+    return (
+        f"Noise collapse: the noise carries only {low:.2g} of the predictive variance, so the "
+        "split between noise and belief is not identified and the residuals may be "
+        "interpolated. Reimpose the binding: scroll.refit(head, psi, y), or train with "
+        "method='closed'; in a deep network, try beta=0.5."
+    )
+
+
+def _alpha_words(runaway: Tensor | None, alpha: Tensor) -> str:
+    if runaway is None:
+        return "Prior precision: fixed or determined by the mean, so it cannot run away."
+    high, top = float(runaway.max()), float(alpha.max())
+    if high <= 0:
+        return f"Prior precision: finite stationary point, alpha up to {top:.3g}. Healthy."
+    return (
+        f"Prior-precision runaway: tr S^-1 - mu'S^-2 mu = {high:.3g} > 0, so alpha (now up to "
+        f"{top:.3g}) grows without bound once it dominates S. Predictions do not "
+        "depend on it; to have a meaningful alpha reimpose the binding: "
+        "scroll.refit(head, psi, y) or method='closed', or fix it with method='fixed-alpha'."
+    )

@@ -1,0 +1,63 @@
+"""Ordered levels: thresholds on one latent."""
+
+import torch
+from torch import Tensor
+from torch.special import log_ndtr
+
+from .._value import value
+from ..beliefs import Moments
+from ..quadrature import expect
+
+# Stands for infinity: its tail is empty in every precision, but its gradient is a number.
+_FAR = 1e6
+
+
+@value
+class Ordinal:
+    """p(y | f) = Phi((t_y+1 - f)/scale) - Phi((t_y - f)/scale), y = 0..K-1.
+
+    The outer thresholds, t_0 = -inf and t_K = inf, are understood.
+    """
+
+    thresholds: Tensor  # (..., K-1), increasing
+    scale: Tensor  # (...)
+
+    def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
+        return self._log_mass(y, f, self.scale[..., None])
+
+    def log_marginal(self, y: Tensor, at: Moments) -> Tensor:
+        """A difference of two probit convolutions: the scale becomes sqrt(scale^2 + var)."""
+        return self._log_mass(y, at.mean, (self.scale.square()[..., None] + at.var).sqrt())
+
+    def expected_log(self, y: Tensor, at: Moments) -> Tensor:
+        return expect(lambda f: self.log_prob(y, f), *at)
+
+    def log_probs(self, at: Moments) -> Tensor:
+        """log P(y = k) for every level, (..., N, K)."""
+        levels = torch.arange(self.thresholds.shape[-1] + 1, device=at.mean.device)
+        y = levels.reshape(-1, *(1,) * at.mean.dim()).expand(-1, *at.mean.shape)
+        return self.log_marginal(y, at).movedim(0, -1)
+
+    def _log_mass(self, y: Tensor, f: Tensor, scale: Tensor) -> Tensor:
+        far = torch.full_like(self.thresholds[..., :1], _FAR)
+        edges = torch.cat([-far, self.thresholds, far], -1)
+        low, high = _pick(edges, y), _pick(edges, y + 1)
+        return log_ndtr_difference((low - f) / scale, (high - f) / scale)
+
+
+def _pick(edges: Tensor, y: Tensor) -> Tensor:
+    """edges[..., y], the leading axes of the two broadcast."""
+    lead = torch.broadcast_shapes(edges.shape[:-1], y.shape[:-1])
+    index = y.long().expand(*lead, y.shape[-1])
+    return edges.expand(*lead, edges.shape[-1]).gather(-1, index)
+
+
+def log_ndtr_difference(low: Tensor, high: Tensor) -> Tensor:
+    """log(Phi(high) - Phi(low)), low < high, exact in both tails.
+
+    Mirrored so that the interval leans to the left, where log Phi keeps all its digits.
+    """
+    right = low + high > 0
+    a, b = torch.where(right, -high, low), torch.where(right, -low, high)
+    top = log_ndtr(b)
+    return top + torch.log(-torch.expm1(log_ndtr(a) - top))

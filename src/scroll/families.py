@@ -1,0 +1,67 @@
+"""Covariance families: the free parameters of S, and S as a value of them."""
+
+import torch
+from torch import Tensor, nn
+
+from .beliefs import Diag, Full, LowRank, Point, Spread
+
+
+class FullFamily(nn.Module):
+    """S = L L' + floor I, L lower triangular."""
+
+    def __init__(self, shape: tuple[int, ...], std: float, floor: float, rank: int):
+        super().__init__()
+        self.floor = floor
+        self.lower = nn.Parameter(std * torch.eye(shape[-1]).repeat(*shape[:-1], 1, 1))
+
+    def forward(self) -> Spread:
+        return _lifted(Full(self.lower.tril()), self.floor, self.lower)
+
+
+class DiagFamily(nn.Module):
+    """S = diag(std^2) + floor I."""
+
+    def __init__(self, shape: tuple[int, ...], std: float, floor: float, rank: int):
+        super().__init__()
+        self.floor = floor
+        self.std = nn.Parameter(torch.full(shape, std))
+
+    def forward(self) -> Spread:
+        return _lifted(Diag(self.std.square()), self.floor, self.std)
+
+
+class LowRankFamily(nn.Module):
+    """S = diag(std^2) + factor' factor + floor I."""
+
+    def __init__(self, shape: tuple[int, ...], std: float, floor: float, rank: int):
+        super().__init__()
+        self.floor = floor
+        self.std = nn.Parameter(torch.full(shape, std))
+        # Random, because zero directions have no gradient; together they add about 1 % to S.
+        directions = torch.randn(*shape[:-1], rank, shape[-1])
+        self.factor = nn.Parameter(0.1 * std * rank**-0.5 * directions)
+
+    def forward(self) -> Spread:
+        return _lifted(LowRank(self.std.square(), self.factor), self.floor, self.std)
+
+
+class PointFamily(nn.Module):
+    """S = 0."""
+
+    def __init__(self, shape: tuple[int, ...], std: float, floor: float, rank: int):
+        super().__init__()
+
+    def forward(self) -> Point:
+        return Point()
+
+
+FAMILIES = {
+    "full": FullFamily,
+    "diag": DiagFamily,
+    "lowrank": LowRankFamily,
+    "none": PointFamily,
+}
+
+
+def _lifted(cov: Spread, floor: float, like: Tensor) -> Spread:
+    return cov.plus(like.new_tensor(floor)) if floor else cov

@@ -1,0 +1,339 @@
+"""An observation model on a head: its parameters, its labels, its predictive.
+
+Each turns labels (..., N) or (..., N, K) into what the factor sees, (..., K, N) with one row a
+latent, and the latents' moments (..., K, N) into a predictive of the user's shape.
+"""
+
+from typing import Any, Protocol
+
+import torch
+from torch import Size, Tensor, nn
+from torch.nn.functional import softplus
+from torch.special import log_ndtr, ndtri
+
+from .beliefs import Moments
+from .checks import finite, looking, must, one_of, positive
+from .factors import (
+    BernoulliLogit,
+    Factor,
+    Gaussian,
+    NegativeBinomial,
+    Ordinal,
+    Poisson,
+    Probit,
+)
+from .predictive import Categorical, Count, Implied, Normal, Ordered
+
+Replicates = tuple[int, ...]
+
+
+class Likelihood(Protocol):
+    """What a head needs to know of its observations."""
+
+    latents: int  # K: how many weight vectors
+
+    def factor(self) -> Factor:
+        """p(y | f) at the present parameters, one row a latent."""
+
+    def encode(self, y: Tensor, rows: Size) -> Tensor:
+        """Labels, checked against features of shape (*rows, H), as targets (..., K, N)."""
+
+    def predict(self, at: Moments) -> Any:
+        """The predictive of moments (..., K, N)."""
+
+    def regress(self, y: Tensor, rows: Size) -> Tensor:
+        """Labels as real targets (..., K, N) for least squares, which a refit needs."""
+
+
+class GaussianLikelihood(nn.Module):
+    """y ~ N(f, noise^2), one noise an output."""
+
+    def __init__(self, outputs: int = 1, noise: float = 1.0, replicates: Replicates = ()):
+        super().__init__()
+        self.latents = outputs
+        self.log_noise = _log_parameter("noise", noise, (*replicates, outputs))
+
+    def factor(self) -> Gaussian:
+        return Gaussian(self.log_noise.exp())
+
+    def encode(self, y: Tensor, rows: Size) -> Tensor:
+        _shaped(y, rows if self.latents == 1 else Size((*rows, self.latents)))
+        finite("y", y)
+        y = y.to(self.log_noise.dtype)
+        return y.unsqueeze(-2) if self.latents == 1 else y.mT
+
+    def regress(self, y: Tensor, rows: Size) -> Tensor:
+        return self.encode(y, rows)
+
+    def predict(self, at: Moments) -> Normal:
+        return self.read(at, self.log_noise.exp())
+
+    def read(self, at: Moments, noise: Tensor) -> Normal:
+        """The predictive with the given noise, (..., K)."""
+        noise_var = noise.square()[..., None].expand_as(at.mean)
+        var = at.var.expand_as(at.mean)
+        if self.latents == 1:
+            return Normal(at.mean[..., 0, :], noise_var[..., 0, :], var[..., 0, :])
+        return Normal(at.mean.mT, noise_var.mT, var.mT)
+
+
+class GaussReg(nn.Module):
+    """Least squares on one-hot +-1 targets; a probit only at prediction (App. multiclass)."""
+
+    def __init__(self, classes: int, noise: float = 1.0, replicates: Replicates = ()):
+        super().__init__()
+        self.latents = _several("classes", classes)
+        self.log_noise = _log_parameter("noise", noise, (*replicates, classes))
+
+    def factor(self) -> Gaussian:
+        return Gaussian(self.log_noise.exp())
+
+    def encode(self, y: Tensor, rows: Size) -> Tensor:
+        return _one_hot(_labels(y, rows, self.latents), self.latents, self.log_noise)
+
+    def regress(self, y: Tensor, rows: Size) -> Tensor:
+        return self.encode(y, rows)
+
+    def predict(self, at: Moments) -> Categorical:
+        return self.read(at, self.log_noise.exp())
+
+    def read(self, at: Moments, noise: Tensor) -> Categorical:
+        """P(f_k + noise > 0), normalised over k."""
+        return _normalised(at, noise)
+
+
+class OneVersusAll(nn.Module):
+    """K probit heads on one-hot +-1 targets; at prediction their probabilities are normalised."""
+
+    scale: Tensor
+
+    def __init__(self, classes: int, scale: float = 1.0):
+        super().__init__()
+        self.latents = _several("classes", classes)
+        self.register_buffer("scale", positive("scale", float(scale)))
+
+    def factor(self) -> Probit:
+        return Probit(self.scale)
+
+    def encode(self, y: Tensor, rows: Size) -> Tensor:
+        return _one_hot(_labels(y, rows, self.latents), self.latents, self.scale)
+
+    def regress(self, y: Tensor, rows: Size) -> Tensor:
+        return self.encode(y, rows)
+
+    def predict(self, at: Moments) -> Categorical:
+        return _normalised(at, self.scale)
+
+    def read(self, at: Moments, noise: Tensor) -> Categorical:
+        """P(f_k + noise > 0), normalised over k: the refit's scale is its noise."""
+        return _normalised(at, noise)
+
+
+class Binary(nn.Module):
+    """Two classes on one latent, through the probit or the logit."""
+
+    latents = 1
+    scale: Tensor
+
+    def __init__(self, link: str = "probit", scale: float = 1.0):
+        super().__init__()
+        one_of("link", link, ("probit", "logit"))
+        self.link = link
+        self.register_buffer("scale", positive("scale", float(scale)))
+
+    def factor(self) -> Probit | BernoulliLogit:
+        return Probit(self.scale) if self.link == "probit" else BernoulliLogit()
+
+    def encode(self, y: Tensor, rows: Size) -> Tensor:
+        return (2 * _labels(y, rows, 2).unsqueeze(-2) - 1).to(self.scale.dtype)
+
+    def regress(self, y: Tensor, rows: Size) -> Tensor:
+        return self.encode(y, rows)
+
+    def predict(self, at: Moments) -> Categorical:
+        return _two(self.factor(), at)
+
+    def read(self, at: Moments, noise: Tensor) -> Categorical:
+        """P(f + noise > 0): the refit's scale is its noise."""
+        return _two(Probit(noise), at)
+
+
+class OrdinalLikelihood(nn.Module):
+    """Ordered levels 0..K-1: increasing thresholds on one latent, learned."""
+
+    latents = 1
+    scale: Tensor
+
+    def __init__(
+        self,
+        levels: int,
+        scale: float = 1.0,
+        thresholds: Tensor | None = None,
+        replicates: Replicates = (),
+    ):
+        super().__init__()
+        self.levels = _several("levels", levels)
+        start = ndtri(torch.arange(1, levels, dtype=torch.float64) / levels)
+        if thresholds is not None:
+            start = torch.as_tensor(thresholds, dtype=torch.float64)
+            must(
+                start.shape == (levels - 1,),
+                "thresholds",
+                f"have one entry less than the {levels} levels",
+                f"shape {tuple(start.shape)}",
+            )
+        gaps = start.diff()
+        must(
+            bool((gaps > 0).all()), "thresholds", "increase strictly", start.tolist(), "Sort them."
+        )
+        gaps = gaps + torch.log(-torch.expm1(-gaps))  # inverse of softplus
+        dtype = torch.get_default_dtype()
+        self.first = nn.Parameter(start[:1].to(dtype).expand(*replicates, 1).clone())
+        self.gaps = nn.Parameter(gaps.to(dtype).expand(*replicates, levels - 2).clone())
+        self.register_buffer("scale", positive("scale", float(scale)))
+
+    def factor(self) -> Ordinal:
+        steps = torch.cat([self.first, softplus(self.gaps)], -1).cumsum(-1)
+        return Ordinal(steps.unsqueeze(-2), self.scale)
+
+    def encode(self, y: Tensor, rows: Size) -> Tensor:
+        return _labels(y, rows, self.levels, "levels").unsqueeze(-2)
+
+    def regress(self, y: Tensor, rows: Size) -> Tensor:
+        return self.encode(y, rows).to(self.scale.dtype) - (self.levels - 1) / 2
+
+    def predict(self, at: Moments) -> Ordered:
+        return Ordered(self.factor().log_probs(at)[..., 0, :, :])
+
+
+class CountLikelihood(nn.Module):
+    """y = 0, 1, 2, ..., rate exp f: Poisson, or negative binomial of learned concentration."""
+
+    latents = 1
+
+    def __init__(
+        self, kind: str = "poisson", concentration: float = 1.0, replicates: Replicates = ()
+    ):
+        super().__init__()
+        one_of("likelihood", kind, ("poisson", "negbinomial"))
+        self.log_concentration = (
+            _log_parameter("concentration", concentration, (*replicates, 1))
+            if kind == "negbinomial"
+            else None
+        )
+
+    def factor(self) -> Poisson | NegativeBinomial:
+        if self.log_concentration is None:
+            return Poisson()
+        return NegativeBinomial(self.log_concentration.exp())
+
+    def encode(self, y: Tensor, rows: Size) -> Tensor:
+        _shaped(y, rows)
+        finite("y", y)
+        if looking():
+            bad = (y < 0) | (y != y.floor() if y.is_floating_point() else False)
+            must(
+                not bool(bad.any()),
+                "y",
+                "hold counts 0, 1, 2, ...",
+                f"{y[bad].flatten()[:3].tolist()}",
+                "Use RegressionHead for measurements.",
+            )
+        return y.unsqueeze(-2)
+
+    def regress(self, y: Tensor, rows: Size) -> Tensor:
+        return (self.encode(y, rows) + 0.5).log()
+
+    def predict(self, at: Moments) -> Count:
+        factor = self.factor()
+        if isinstance(factor, NegativeBinomial):
+            factor = NegativeBinomial(factor.concentration[..., 0])
+        return Count(factor, at.mean[..., 0, :], at.var[..., 0, :])
+
+
+class AnyLikelihood(nn.Module):
+    """One latent under a factor of the user's own."""
+
+    latents = 1
+
+    def __init__(self, factor: Factor):
+        super().__init__()
+        self._factor = factor
+
+    def factor(self) -> Factor:
+        return self._factor
+
+    def encode(self, y: Tensor, rows: Size) -> Tensor:
+        _shaped(y, rows)
+        finite("y", y)
+        return y.unsqueeze(-2)
+
+    def regress(self, y: Tensor, rows: Size) -> Tensor:
+        raise TypeError(
+            "`head` must have a likelihood of its own kind of target for a refit, but got a "
+            "user's factor. Refit a RegressionHead on the same features instead."
+        )
+
+    def predict(self, at: Moments) -> Implied:
+        return Implied(self._factor, at.mean[..., 0, :], at.var[..., 0, :])
+
+
+def _log_parameter(name: str, start: float, shape: tuple[int, ...]) -> nn.Parameter:
+    return nn.Parameter(positive(name, float(start)).log().expand(shape).clone())
+
+
+def _several(name: str, count: int) -> int:
+    must(isinstance(count, int) and count >= 2, name, "be an integer of at least 2", repr(count))
+    return count
+
+
+def _shaped(y: Tensor, shape: Size) -> None:
+    if y.shape != shape:
+        column = y.dim() == len(shape) + 1 and y.shape[-1] == 1
+        must(
+            False,
+            "y",
+            f"have shape {tuple(shape)} to go with the features",
+            tuple(y.shape),
+            "Use y.squeeze(-1)." if column else "",
+        )
+
+
+def _labels(y: Tensor, rows: Size, count: int, kind: str = "classes") -> Tensor:
+    _shaped(y, rows)
+    must(
+        not (y.is_floating_point() or y.is_complex()),
+        "y",
+        "hold integer labels",
+        y.dtype,
+        "Convert it with y.long().",
+        TypeError,
+    )
+    if looking():
+        low, high = (int(t) for t in y.aminmax())
+        must(
+            low >= 0 and high < count,
+            "y",
+            f"hold labels 0..{count - 1} for {count} {kind}",
+            f"labels {low}..{high}",
+        )
+    return y.long()
+
+
+def _one_hot(y: Tensor, count: int, like: Tensor) -> Tensor:
+    """+1 where the class is the label, -1 elsewhere, (..., K, N)."""
+    hot = torch.arange(count, device=y.device)[:, None] == y.unsqueeze(-2)
+    return torch.where(hot, 1.0, -1.0).to(like.dtype)
+
+
+def _normalised(at: Moments, scale: Tensor) -> Categorical:
+    """Phi(t_k) / sum_j Phi(t_j), t = mean / sqrt(scale^2 + var), in logarithms."""
+    t = at.mean * (scale.square()[..., None] + at.var).rsqrt()
+    return Categorical(log_ndtr(t).mT.log_softmax(-1))
+
+
+def _two(factor: Probit | BernoulliLogit, at: Moments) -> Categorical:
+    """P(y = -1), P(y = +1) of one latent."""
+    plus = torch.ones_like(at.mean)
+    each = [factor.log_marginal(sign * plus, at)[..., 0, :] for sign in (-1, 1)]
+    return Categorical(torch.stack(each, -1))

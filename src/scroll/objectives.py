@@ -1,0 +1,170 @@
+"""A training objective is one choice on each axis; a named method is a row of choices.
+
+loss = - sum_n score(cavity_n(belief)) - prior(belief),    belief = route(problem)
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .beliefs import Belief, Moments
+from .cavities import leave_one_out, sequential, shared
+from .routes import (
+    Filtered,
+    Problem,
+    conjugate,
+    conjugate_diag,
+    filtered_diag,
+    free,
+    gaussian,
+    hybrid,
+)
+
+# Score: log of the mean, or mean of the log?
+
+
+def log_marginal(p: Problem, at: Moments) -> Tensor:
+    """log Z_n = log E[p(y_n | f)]."""
+    return p.factor.log_marginal(p.y, at)
+
+
+def expected_log(p: Problem, at: Moments) -> Tensor:
+    """E[log p(y_n | f)]."""
+    return p.factor.expected_log(p.y, at)
+
+
+def squared_error(p: Problem, at: Moments) -> Tensor:
+    """-(y_n - m_n)^2, the score of MAP-type references, whose noise is fitted afterwards."""
+    return -(p.y - at.mean).square()
+
+
+# Prior term.
+
+
+def log_evidence(belief: Belief, p: Problem) -> Tensor:
+    """log Z_w."""
+    return belief.log_evidence(p.alpha)
+
+
+def minus_kl(belief: Belief, p: Problem) -> Tensor:
+    """-KL(q || p)."""
+    return -belief.kl(p.alpha)
+
+
+def minus_kl_wishart(belief: Belief, p: Problem) -> Tensor:
+    """-KL(q || p) and a Wishart-type prior on the noise precision, as VBLL has them."""
+    s2 = p.noise_var("minus_kl_wishart")[..., 0]
+    return minus_kl(belief, p) - 1.5 * s2.log() - 0.5 * 1e-2 / s2
+
+
+def ridge(belief: Belief, p: Problem) -> Tensor:
+    """-alpha |mean|^2: weight decay with lambda in the place of alpha."""
+    return -p.alpha * belief.mean.square().sum(-1)
+
+
+def none(belief: Belief, p: Problem) -> Tensor:
+    """Nothing: the cavity already starts from the prior."""
+    return torch.zeros_like(p.alpha)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """One cell of route x cavity x score x prior term."""
+
+    route: Callable[[Problem], Belief | Filtered] = free
+    cavity: Callable[..., Moments] = shared
+    score: Callable[[Problem, Moments], Tensor] = log_marginal
+    prior: Callable[..., Tensor] = log_evidence
+    learns_alpha: bool = True
+
+    def __post_init__(self) -> None:
+        if self.route is free and self.cavity is not shared:
+            raise ValueError(
+                "`cavity` must be `shared` for the `free` route, but got "
+                f"`{self.cavity.__name__}`: nothing binds a free variance below the noise, so "
+                "taking a point back out diverges. Use the `hybrid` route with `leave_one_out`, or a `conjugate` one."
+            )
+        if self.cavity is not shared and self.prior is not none:
+            raise ValueError(
+                f"`prior` must be `none` for the `{self.cavity.__name__}` cavity, but got "
+                f"`{self.prior.__name__}`: that cavity starts from the prior, which would count "
+                "twice. Use `none`, or the `shared` cavity."
+            )
+        if self.route is hybrid and self.cavity is not leave_one_out:
+            raise ValueError(
+                f"`cavity` must be `leave_one_out` for the `hybrid` route, but got "
+                f"`{self.cavity.__name__}`. Use `leave_one_out`: only held-out residuals tell "
+                "what variance to add."
+            )
+        if (self.route is filtered_diag) != (self.cavity is sequential) and not (
+            self.route is conjugate and self.cavity is sequential
+        ):
+            raise ValueError(
+                f"`route` must be `conjugate` or `filtered_diag` for the `sequential` cavity, and "
+                f"`filtered_diag` goes with no other, but got `{self.route.__name__}` and "
+                f"`{self.cavity.__name__}`. Use `conjugate_diag` with `shared` or `leave_one_out`."
+            )
+
+    @property
+    def batches(self) -> bool:
+        """Whether a part of the data may stand for all of it: a bound belief needs every point."""
+        return self.route is free
+
+    @property
+    def diagonal(self) -> bool:
+        """Whether a bound belief has a diagonal covariance."""
+        return self.route in (conjugate_diag, filtered_diag)
+
+    def loss(
+        self, p: Problem, total: int | None = None, beta: float = 0.0, prior_weight: float = 1.0
+    ) -> Tensor:
+        """The loss on all `total` points, of which `p` holds some, (...)."""
+        belief = self.route(p)
+        at = self.cavity(belief, p)
+        score = self.score(p, at)
+        if beta:
+            score = score * spread_weight(p, at, beta)
+        n = p.y.shape[-1]
+        data = score.sum(-1) if total is None else score.sum(-1) * (total / n)
+        return -data - prior_weight * self.prior(belief, p)
+
+
+def spread_weight(p: Problem, at: Moments, beta: float) -> Tensor:
+    """V^beta, detached and of unit mean: it moves the path, not the optimum
+    (Rem. estimand_reweight)."""
+    weight = (gaussian(p.factor, "beta").var + at.var).detach() ** beta
+    return weight / weight.mean(-1, keepdim=True)
+
+
+_ANY = ("full", "diag", "lowrank", "none")
+_SPREAD = ("full", "diag", "lowrank")  # a point mass has no KL, no added covariance
+
+
+def _rows(name: str, families: tuple[str, ...], objective: Objective) -> dict[str, Objective]:
+    return {f"{name}-{family}": objective for family in families}
+
+
+METHODS: dict[str, Objective] = {
+    **_rows("scroll", _ANY, Objective()),
+    **_rows("fixed-alpha", _ANY, Objective(learns_alpha=False)),
+    **_rows("no-prior", _ANY, Objective(prior=ridge, learns_alpha=False)),
+    **_rows("kl", _SPREAD, Objective(prior=minus_kl)),
+    **_rows("fixed-kl", _SPREAD, Objective(prior=minus_kl, learns_alpha=False)),
+    **_rows("elbo", _SPREAD, Objective(score=expected_log, prior=minus_kl)),
+    **_rows(
+        "vbll", _SPREAD, Objective(score=expected_log, prior=minus_kl_wishart, learns_alpha=False)
+    ),
+    "map-none": Objective(score=squared_error, prior=ridge, learns_alpha=False),
+    "closed-full": Objective(conjugate),
+    "closed-diag": Objective(conjugate_diag),
+    "loo-full": Objective(conjugate, leave_one_out, prior=none),
+    "loo-diag": Objective(conjugate_diag, leave_one_out, prior=none),
+    "seq-full": Objective(conjugate, sequential, prior=none),
+    "seq-diag": Objective(filtered_diag, sequential, prior=none),
+    # The sum that "seq-full" telescopes to: the ELBO is tight at the posterior (Lem. binding).
+    "evidence-full": Objective(conjugate, score=expected_log, prior=minus_kl),
+    **_rows("hybrid", _SPREAD, Objective(hybrid, leave_one_out, prior=none)),
+}
+"""Every named method whose training is an objective: `method-covariance`."""

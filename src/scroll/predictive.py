@@ -1,0 +1,267 @@
+"""What a head gives back: a distribution over y for each row.
+
+Shapes are the user's: (..., N) for one output, (..., N, K) for several. `quantile` of Q
+levels adds a last axis of Q.
+"""
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+import torch
+from torch import Generator, Tensor
+from torch.special import gammaincc, ndtr, ndtri
+
+from ._value import value
+from .beliefs import Moments
+from .checks import must
+from .factors import Factor, NegativeBinomial, Poisson
+from .linalg import log_normal
+from .quadrature import expect
+
+Levels = float | Sequence[float] | Tensor
+
+
+@value
+class Normal:
+    """y ~ N(mean, noise_var + belief_var)."""
+
+    mean: Tensor
+    noise_var: Tensor  # of the observation factor
+    belief_var: Tensor  # v_n: score-trained spread on the free route, epistemic on a bound one
+
+    @property
+    def variance(self) -> Tensor:
+        return self.noise_var + self.belief_var
+
+    @property
+    def stddev(self) -> Tensor:
+        return self.variance.sqrt()
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        return log_normal(y - self.mean, self.variance)
+
+    def cdf(self, y: Tensor) -> Tensor:
+        return ndtr((y - self.mean) / self.stddev)
+
+    def icdf(self, q: Tensor) -> Tensor:
+        return self.mean + self.stddev * ndtri(q)
+
+    def quantile(self, q: Levels) -> Tensor:
+        return _quantile(self.icdf, q, self.mean)
+
+    def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
+        return _interval(self.quantile, coverage)
+
+    def sample(self, n: int, generator: Generator | None = None) -> Tensor:
+        """n draws a row, (n, ...)."""
+        return self.mean + self.stddev * _randn(self.mean, n, generator)
+
+
+@value
+class Categorical:
+    """P(y = k) = probs[..., k], y = 0..K-1. Moments are those of the one-hot vector."""
+
+    log_probs: Tensor  # (..., N, K), normalised
+
+    @property
+    def probs(self) -> Tensor:
+        return self.log_probs.exp()
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs
+
+    @property
+    def variance(self) -> Tensor:
+        return self.probs * (1 - self.probs)
+
+    @property
+    def stddev(self) -> Tensor:
+        return self.variance.sqrt()
+
+    @property
+    def mode(self) -> Tensor:
+        """The most probable label."""
+        return self.log_probs.argmax(-1)
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        return self.log_probs.gather(-1, y.long()[..., None])[..., 0]
+
+    def sample(self, n: int, generator: Generator | None = None) -> Tensor:
+        """n labels a row, (n, ...)."""
+        flat = self.probs.flatten(0, -2)
+        draws = torch.multinomial(flat, n, replacement=True, generator=generator)
+        return draws.mT.unflatten(-1, self.log_probs.shape[:-1])
+
+
+@value
+class Ordered:
+    """P(y = k) = probs[..., k] for ordered levels: also a distribution function and quantiles."""
+
+    log_probs: Tensor  # (..., N, K), normalised
+
+    @property
+    def probs(self) -> Tensor:
+        return self.log_probs.exp()
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs @ self._levels
+
+    @property
+    def variance(self) -> Tensor:
+        return (self.probs * (self._levels - self.mean[..., None]).square()).sum(-1)
+
+    @property
+    def stddev(self) -> Tensor:
+        return self.variance.sqrt()
+
+    @property
+    def mode(self) -> Tensor:
+        """The most probable level."""
+        return self.log_probs.argmax(-1)
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        return Categorical(self.log_probs).log_prob(y)
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """P(level <= y)."""
+        return (self.probs * (self._levels <= y[..., None])).sum(-1)
+
+    def icdf(self, q: Tensor) -> Tensor:
+        """The least level whose cdf reaches q."""
+        short = self.probs.cumsum(-1) < torch.as_tensor(q)[..., None]
+        return short[..., :-1].sum(-1)
+
+    def quantile(self, q: Levels) -> Tensor:
+        return _quantile(self.icdf, q, self.log_probs[..., 0])
+
+    def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
+        return _interval(self.quantile, coverage)
+
+    def sample(self, n: int, generator: Generator | None = None) -> Tensor:
+        """n levels a row, (n, ...)."""
+        return Categorical(self.log_probs).sample(n, generator)
+
+    @property
+    def _levels(self) -> Tensor:
+        k = self.log_probs.shape[-1]
+        return torch.arange(k, dtype=self.log_probs.dtype, device=self.log_probs.device)
+
+
+@value
+class Count:
+    """y | f of a count factor with rate exp f, f ~ N(latent_mean, latent_var)."""
+
+    factor: Poisson | NegativeBinomial
+    latent_mean: Tensor  # (..., N)
+    latent_var: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        """E exp f."""
+        return (self.latent_mean + self.latent_var / 2).exp()
+
+    @property
+    def variance(self) -> Tensor:
+        """mean + mean^2 (exp(v) (1 + 1/r) - 1), with 1/r = 0 for the Poisson factor."""
+        excess = torch.expm1(self.latent_var)
+        if isinstance(self.factor, NegativeBinomial):
+            excess = excess + self.latent_var.exp() / self.factor.concentration[..., None]
+        return self.mean + self.mean.square() * excess
+
+    @property
+    def stddev(self) -> Tensor:
+        return self.variance.sqrt()
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        return self.factor.log_marginal(y.to(self.latent_mean), self._at)
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """P(count <= y)."""
+        k = torch.as_tensor(y).to(self.latent_mean).floor()
+        inside = expect(lambda f: _count_cdf(self.factor, k.clamp(min=0), f), *self._at)
+        return torch.where(k < 0, 0.0, inside.clamp(max=1.0))
+
+    def icdf(self, q: Tensor) -> Tensor:
+        """The least count whose cdf reaches q, by doubling and bisection."""
+        q = torch.as_tensor(q).to(self.latent_mean).expand_as(self.latent_mean)
+        high = torch.ones_like(self.latent_mean)
+        while bool((short := self.cdf(high) < q.clamp(max=1 - 1e-12)).any()):
+            high = torch.where(short, 2 * high, high)
+        low = -torch.ones_like(high)  # cdf(low) < q <= cdf(high)
+        while bool((high - low > 1).any()):
+            middle = ((low + high) / 2).floor()
+            reached = self.cdf(middle) >= q
+            low, high = torch.where(reached, low, middle), torch.where(reached, middle, high)
+        return torch.where(q >= 1, inf, high)
+
+    def quantile(self, q: Levels) -> Tensor:
+        return _quantile(self.icdf, q, self.latent_mean)
+
+    def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
+        return _interval(self.quantile, coverage)
+
+    def sample(self, n: int, generator: Generator | None = None) -> Tensor:
+        """n counts a row, (n, ...)."""
+        noise = _randn(self.latent_mean, n, generator)
+        rate = (self.latent_mean + self.latent_var.sqrt() * noise).exp()
+        if isinstance(self.factor, NegativeBinomial):
+            r = self.factor.concentration[..., None].expand_as(rate)
+            rate = rate * torch._standard_gamma(r, generator) / r
+        return torch.poisson(rate, generator)
+
+    @property
+    def _at(self) -> Moments:
+        return Moments(self.latent_mean, self.latent_var)
+
+
+@value
+class Implied:
+    """The predictive of a user's own factor: its density, and the latent f behind it."""
+
+    factor: Factor
+    latent_mean: Tensor  # (..., N)
+    latent_var: Tensor
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        return self.factor.log_marginal(y, Moments(self.latent_mean, self.latent_var))
+
+    def sample_latent(self, n: int, generator: Generator | None = None) -> Tensor:
+        """n draws of f a row, (n, ...)."""
+        noise = _randn(self.latent_mean, n, generator)
+        return self.latent_mean + self.latent_var.sqrt() * noise
+
+
+def _count_cdf(factor: Poisson | NegativeBinomial, k: Tensor, f: Tensor) -> Tensor:
+    """P(y <= k | f)."""
+    if isinstance(factor, Poisson):
+        return gammaincc(k + 1, f.exp())
+    from scipy.special import betainc  # torch has no incomplete beta function
+
+    r = factor.concentration[..., None]
+    success = torch.sigmoid(r.log() - f)
+    r, k, success = (t.detach().cpu().numpy() for t in torch.broadcast_tensors(r, k + 1, success))
+    return torch.as_tensor(betainc(r, k, success)).to(f)
+
+
+def _quantile(icdf: Callable[[Tensor], Tensor], q: Levels, like: Tensor) -> Tensor:
+    levels = torch.as_tensor(q, dtype=like.dtype, device=like.device)
+    must(
+        bool(((levels > 0) & (levels < 1)).all()),
+        "q",
+        "lie strictly between 0 and 1",
+        levels.tolist(),
+    )
+    if levels.dim() == 0:
+        return icdf(levels)
+    return torch.stack([icdf(level) for level in levels], -1)
+
+
+def _interval(quantile: Callable[[float], Tensor], coverage: float) -> tuple[Tensor, Tensor]:
+    must(0 < coverage < 1, "coverage", "lie strictly between 0 and 1", coverage, "90 % is 0.9.")
+    return quantile((1 - coverage) / 2), quantile((1 + coverage) / 2)
+
+
+def _randn(like: Tensor, n: int, generator: Generator | None) -> Tensor:
+    return torch.randn((n, *like.shape), dtype=like.dtype, device=like.device, generator=generator)
