@@ -13,7 +13,7 @@ from torch.linalg import solve_triangular
 
 from . import linalg
 from ._value import value
-from .linalg import LOG_2PI, cholesky, eye_like, half_log_det, matvec
+from .linalg import LOG_2PI, eye_like, half_log_det, log_det_and_quad, matvec
 
 
 class Moments(NamedTuple):
@@ -136,7 +136,7 @@ class FullPlus:
         return FullPlus(self.scale, self.c + c)
 
     def log_normal(self, x: Tensor) -> Tensor:
-        return Full(cholesky(self.dense())).log_normal(x)
+        return _log_normal_of(self.dense(), x)
 
     def trace(self) -> Tensor:
         return Full(self.scale).trace() + self.scale.shape[-1] * self.c
@@ -199,13 +199,12 @@ class LowRank:
         return LowRank(Diag(self.var).plus(c).var, self.factor)
 
     def log_normal(self, x: Tensor) -> Tensor:
-        # Woodbury: whiten by diag(var), then correct in the R directions of the factor.
-        std = self.var.sqrt()
-        u = self.factor / std[..., None, :]
-        lower = cholesky(u @ u.mT + torch.eye(u.shape[-2], dtype=u.dtype, device=u.device))
-        side = solve_triangular(lower, u @ (x / std)[..., None], upper=False)
-        gain = 0.5 * side.square().sum((-2, -1))
-        return Diag(self.var).log_normal(x) + gain - half_log_det(lower)
+        # Woodbury: the density under diag(var), corrected in the R directions of the factor.
+        u = self.factor / self.var[..., None, :]
+        core = u @ self.factor.mT
+        side = (u * x[..., None, :]).sum(-1)
+        log_det, gain = log_det_and_quad(core + eye_like(core), side)
+        return Diag(self.var).log_normal(x) + 0.5 * (gain - log_det)
 
     def trace(self) -> Tensor:
         return self.var.sum(-1) + self.factor.square().sum((-2, -1))
@@ -303,7 +302,7 @@ class Sum:
         return Sum(self.base, self.extra.plus(c))
 
     def log_normal(self, x: Tensor) -> Tensor:
-        return Full(cholesky(self.dense())).log_normal(x)
+        return _log_normal_of(self.dense(), x)
 
     def trace(self) -> Tensor:
         return self.base.trace() + self.extra.trace()
@@ -341,6 +340,11 @@ class Belief:
         """n draws of w, (n, ..., H)."""
         shape = torch.Size((n, *self.mean.shape))
         return self.mean + self.cov.draw(shape, generator)
+
+
+def _log_normal_of(cov: Tensor, x: Tensor) -> Tensor:
+    log_det, quad = log_det_and_quad(cov, x)
+    return -0.5 * (quad + log_det + x.shape[-1] * LOG_2PI)
 
 
 def _noise(like: Tensor, shape: torch.Size, generator: Generator | None) -> Tensor:

@@ -5,9 +5,11 @@ leaves the other replicates of its stack alone.
 """
 
 from math import log, nan, pi
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.linalg import cholesky_ex, solve_triangular
 
 LOG_2PI = log(2 * pi)
@@ -44,6 +46,49 @@ def inverse_root(a: Tensor) -> Tensor:
 def half_log_det(lower: Tensor) -> Tensor:
     """1/2 log det(L L') of a triangular L."""
     return lower.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
+
+
+def _inverse(lower: Tensor) -> Tensor:
+    """(L L')^-1. LAPACK's routine does fewer operations, but only pays for large matrices."""
+    if lower.shape[-1] > 128:
+        return torch.cholesky_inverse(lower)
+    root = solve_triangular(lower, eye_like(lower), upper=False)
+    return root.mT @ root
+
+
+class _LogDetQuad(torch.autograd.Function):
+    """log det A and b'A^-1 b. Their gradients are A^-1 and -zz', 2z, z = A^-1 b: known as soon
+    as the values are, and several times cheaper than the way back through a Cholesky factor."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        lower = cholesky(a)
+        inverse = _inverse(lower)
+        z = (inverse * b[..., None, :]).sum(-1)
+        return 2 * half_log_det(lower), (b * z).sum(-1), inverse, z
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _, _, inverse, z = output
+        ctx.mark_non_differentiable(inverse, z)
+        ctx.save_for_backward(inverse, z)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        (inverse, z), (by_det, by_quad) = ctx.saved_tensors, grads[:2]
+        along = by_quad[..., None] * z
+        return by_det[..., None, None] * inverse - along[..., None] * z[..., None, :], 2 * along
+
+
+def log_det_and_quad(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """log det A and b'A^-1 b, A (..., H, H) positive definite, b (..., H); once differentiable."""
+    lead = torch.broadcast_shapes(a.shape[:-2], b.shape[:-1])
+    a, b = a.expand(*lead, *a.shape[-2:]), b.expand(*lead, b.shape[-1])
+    log_det, quad, _, _ = _LogDetQuad.apply(a, b)
+    return log_det, quad
 
 
 def log_normal(x: Tensor, var: Tensor) -> Tensor:

@@ -84,7 +84,8 @@ class Objective:
             raise ValueError(
                 "`cavity` must be `shared` for the `free` route, but got "
                 f"`{self.cavity.__name__}`: nothing binds a free variance below the noise, so "
-                "taking a point back out diverges. Use the `hybrid` route with `leave_one_out`, or a `conjugate` one."
+                "taking a point back out diverges. Use the `hybrid` route with `leave_one_out`, "
+                "or a `conjugate` one."
             )
         if self.cavity is not shared and self.prior is not none:
             raise ValueError(

@@ -1,0 +1,170 @@
+"""Cost of a head's loss and backward pass beside `nn.Linear`'s, in one run.
+
+    python benchmarks/heads.py [--quick]
+
+Time: median over rounds in which every contender runs in turn, so that a noisy moment hits
+them all, each long enough to find its own data in the cache again; the ratio is between the
+better of eager and compiled of the two. Memory: the peak of a fresh process above parameters, gradients and the
+optimiser's state.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from torch import nn
+from torch.nn.functional import cross_entropy, mse_loss
+
+import scroll
+
+SHAPES = ((128, 512, 10), (64, 512, 50), (64, 512, 1000))
+COVARIANCES = ("none", "diag", "lowrank", "full")
+TASKS = ("classification", "regression")
+
+
+def contender(name, task, shape):
+    """A function of nothing that does one loss and backward pass."""
+    b, h, k = shape
+    torch.manual_seed(0)
+    psi = torch.randn(b, h, requires_grad=True)
+    y = torch.randint(k, (b,)) if task == "classification" else torch.randn(b, k)
+    kind, _, mode = name.partition("/")
+    if kind == "linear":
+        layer, fit = nn.Linear(h, k), cross_entropy if task == "classification" else mse_loss
+
+        def loss(psi, y):
+            return fit(layer(psi), y)
+
+    elif kind == "vbll":
+        import vbll
+
+        layer = vbll.DiscClassification(h, k, 1 / 50_000, parameterization="dense")
+
+        def loss(psi, y):
+            return layer(psi).train_loss_fn(y)
+
+    else:
+        make = scroll.ClassificationHead if task == "classification" else scroll.RegressionHead
+        layer = make(h, k, covariance=kind)
+
+        def loss(psi, y):
+            return layer.loss(psi, y, total=50_000)
+
+    run = torch.compile(loss, fullgraph=True) if mode == "compiled" else loss
+
+    def step():
+        psi.grad = None
+        layer.zero_grad()
+        run(psi, y).backward()
+
+    step.layer = layer
+    return step
+
+
+def applicable(kind, shape):
+    """Full at a thousand outputs is a thousand H x H matrices."""
+    return not (kind == "full" and shape[2] > 100)
+
+
+def times(task, shape, rounds):
+    """Median milliseconds of each contender."""
+    kinds = ["linear", *(c for c in COVARIANCES if applicable(c, shape))]
+    names = [f"{kind}/{mode}" for kind in kinds for mode in ("eager", "compiled")]
+    steps = {}
+    for name in names:
+        steps[name] = contender(name, task, shape)
+        for _ in range(3):
+            steps[name]()
+    taken = {name: [] for name in names}
+    for _ in range(rounds):
+        for name, step in steps.items():
+            slow = name.startswith("full")
+            for _ in range(1 if slow else 5):
+                step()
+            for _ in range(1 if slow else 10):
+                start = time.perf_counter()
+                step()
+                taken[name].append(time.perf_counter() - start)
+    return {name: 1e3 * sorted(t)[len(t) // 2] for name, t in taken.items()}
+
+
+def resident(field):
+    """A line of this process's memory status, in MB."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(rf"{field}:\s+(\d+)", status)[1]) / 1024
+
+
+def peak(kind, task, shape):
+    """Peak MB of eager steps above parameters, gradients and Adam's state, in this process."""
+    step = contender(f"{kind}/eager", task, shape)
+    tiny = contender(f"{kind}/eager", task, (8, 16, 3))  # loads what the first step loads
+    for _ in range(2):
+        tiny()
+    adam = torch.optim.Adam(step.layer.parameters(), foreach=False)
+    for p in step.layer.parameters():
+        p.grad = torch.ones_like(p)
+    adam.step()
+    Path("/proc/self/clear_refs").write_text("5")
+    before = resident("VmRSS")
+    for _ in range(3):
+        step()
+    return resident("VmHWM") - before
+
+
+def peak_in_own_process(kind, task, shape):
+    """`peak`, where nothing else has touched the memory."""
+    command = [sys.executable, __file__, "--peak", kind, task, json.dumps(shape)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return float(done.stdout.split()[-1]) if done.returncode == 0 else float("nan")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="the first shape only")
+    parser.add_argument("--peak", nargs=3, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    torch.set_num_threads(2)
+    warnings.simplefilter("ignore")
+    if args.peak:
+        kind, task, shape = args.peak
+        print(peak(kind, task, tuple(json.loads(shape))))
+        return
+    console = Console(width=120)
+    table = Table(title=f"loss + backward, torch {torch.__version__}, {torch.get_num_threads()} threads")
+    for column in ("task", "B, H, K", "head", "eager ms", "compiled ms", "ratio", "peak MB"):
+        table.add_column(column, justify="left" if column in ("task", "head") else "right")
+    torch._dynamo.config.recompile_limit = 64
+    jobs = [(task, shape) for shape in SHAPES[: 1 if args.quick else None] for task in TASKS]
+    for task, shape in track(jobs, console=console, transient=True):
+        ms = times(task, shape, rounds=10)
+        plain = min(ms["linear/eager"], ms["linear/compiled"])
+        kinds = [name.partition("/")[0] for name in ms if name.endswith("eager")]
+        if task == "classification" and shape[2] == 50:
+            kinds.append("vbll")
+        for kind in kinds:
+            both = [ms.get(f"{kind}/{mode}", float("nan")) for mode in ("eager", "compiled")]
+            memory = peak_in_own_process(kind, task, shape)
+            label = {"linear": "nn.Linear", "vbll": "vbll dense"}.get(kind, f"scroll {kind}")
+            table.add_row(
+                task,
+                ", ".join(map(str, shape)),
+                label,
+                *(f"{t:.3f}" for t in both),
+                f"{min(both) / plain:.2f}",
+                f"{memory:.0f}",
+            )
+        table.add_section()
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()
