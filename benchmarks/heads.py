@@ -4,8 +4,8 @@
 
 Time: median over rounds in which every contender runs in turn, so that a noisy moment hits
 them all, each long enough to find its own data in the cache again; the ratio is between the
-better of eager and compiled of the two. Memory: the peak of a fresh process above parameters, gradients and the
-optimiser's state.
+better of eager and compiled of the two. Memory: the peak of a fresh process above parameters,
+gradients and the optimiser's state.
 """
 
 import argparse
@@ -128,6 +128,7 @@ def peak_in_own_process(kind, task, shape):
 
 
 def main():
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the first shape only")
     parser.add_argument("--peak", nargs=3, help=argparse.SUPPRESS)
@@ -139,7 +140,7 @@ def main():
         print(peak(kind, task, tuple(json.loads(shape))))
         return
     console = Console(width=120)
-    table = Table(title=f"loss + backward, torch {torch.__version__}, {torch.get_num_threads()} threads")
+    table = Table(title=f"loss + backward, torch {torch.__version__}, 2 threads")
     for column in ("task", "B, H, K", "head", "eager ms", "compiled ms", "ratio", "peak MB"):
         table.add_column(column, justify="left" if column in ("task", "head") else "right")
     torch._dynamo.config.recompile_limit = 64

@@ -339,7 +339,7 @@ class Belief:
     def sample(self, n: int, generator: Generator | None = None) -> Tensor:
         """n draws of w, (n, ..., H)."""
         shape = torch.Size((n, *self.mean.shape))
-        return self.mean + self.cov.draw(shape, generator)
+        return self.mean.expand(shape) + self.cov.draw(shape, generator)
 
 
 def _log_normal_of(cov: Tensor, x: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import torch
 from torch.linalg import solve_triangular
 
 from .beliefs import Belief, Diag, Moments, Sum
-from .linalg import cholesky, eye_like, matvec
+from .linalg import cholesky, diagonal, eye_like, matvec
 from .routes import Filtered, Problem, conjugate, posterior, sites
 
 _BLOCK = 256
@@ -48,7 +48,7 @@ def sequential(belief: Belief | Filtered, p: Problem) -> Moments:
         before = posterior(p.alpha, precision, shift)
         spread = psi @ before.cov.scale
         lower = cholesky(spread @ spread.mT + s2[..., None] * eye_like(y))
-        std = lower.diagonal(dim1=-2, dim2=-1)
+        std = diagonal(lower)
         residual = y - matvec(psi, before.mean)
         white = solve_triangular(lower, residual[..., None], upper=False)[..., 0]
         means.append(y - std * white)

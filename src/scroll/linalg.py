@@ -20,6 +20,12 @@ def eye_like(x: Tensor) -> Tensor:
     return torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
 
 
+def diagonal(a: Tensor) -> Tensor:
+    """a_ii, (..., H, H) -> (..., H); a slice, because torch's compiler warns of its own
+    `torch.diagonal`."""
+    return a.flatten(-2)[..., :: a.shape[-1] + 1]
+
+
 def matvec(psi: Tensor, w: Tensor) -> Tensor:
     """psi_n . w, (..., N, H) and (..., H) to (..., N).
 
@@ -45,7 +51,7 @@ def inverse_root(a: Tensor) -> Tensor:
 
 def half_log_det(lower: Tensor) -> Tensor:
     """1/2 log det(L L') of a triangular L."""
-    return lower.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
+    return diagonal(lower).abs().log().sum(-1)
 
 
 def _inverse(lower: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from .evidence import maximise_evidence
 from .factors import Gaussian
 from .families import FAMILIES
 from .heads import Head
-from .linalg import matvec
+from .linalg import diagonal, matvec
 from .routes import Problem
 
 Batches = Iterable[tuple[Tensor, Tensor]]
@@ -211,7 +211,7 @@ def _fit_added(
     same steps serve every scale of y and psi.
     """
     head, mean = bound.head, bound.posterior.mean
-    power = bound._statistics.gram.diagonal(dim1=-2, dim2=-1).mean(-1) / bound._statistics.count
+    power = diagonal(bound._statistics.gram).mean(-1) / bound._statistics.count
     unit = bound.noise / power.sqrt()[..., None]  # (..., K)
     spread = FAMILIES[family](tuple(mean.shape), 0.1 * mean.shape[-1] ** -0.5, 0.0, 16).to(mean)
     log_noise = nn.Parameter(torch.zeros_like(bound.noise))

@@ -8,7 +8,7 @@ from torch import Tensor
 from ._value import value
 from .beliefs import Belief, Diag, Full, Moments, Spread, Sum
 from .factors import Factor, Gaussian
-from .linalg import eye_like, inverse_root, matvec
+from .linalg import diagonal, eye_like, inverse_root, matvec
 
 
 class Problem(NamedTuple):
@@ -61,8 +61,8 @@ def conjugate(p: Problem) -> Belief:
 def conjugate_diag(p: Problem) -> Belief:
     """The same mean, S projected onto the diagonal family: S_dd = 1/A_dd (Cor. binding_map)."""
     precision, shift = sites(p, p.psi, p.centred)
-    diagonal = precision.diagonal(dim1=-2, dim2=-1) + p.alpha[..., None]
-    return Belief(posterior(p.alpha, precision, shift).mean, Diag(1 / diagonal))
+    kept = diagonal(precision) + p.alpha[..., None]
+    return Belief(posterior(p.alpha, precision, shift).mean, Diag(1 / kept))
 
 
 def hybrid(p: Problem) -> Belief:

@@ -25,7 +25,7 @@ class Bounded:
 
     log_density: Callable[[Tensor, Tensor], Tensor]
     rule: str = "mode"
-    order: int = 97
+    order: int = 321
 
     def __post_init__(self) -> None:
         one_of("rule", self.rule, _RULES)

@@ -20,7 +20,7 @@ class Probit:
 
     def log_marginal(self, y: Tensor, at: Moments) -> Tensor:
         """log Phi(y mean / sqrt(scale^2 + var)) (Eq. probit_conv)."""
-        return log_ndtr(y * at.mean * (self.scale.square()[..., None] + at.var).rsqrt())
+        return log_ndtr(y * at.mean / (self.scale.square()[..., None] + at.var).sqrt())
 
     def expected_log(self, y: Tensor, at: Moments) -> Tensor:
         return expect(lambda f: self.log_prob(y, f), *at)

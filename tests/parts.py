@@ -1,0 +1,150 @@
+"""The lists of parts: a new covariance, factor, method or head is one line here."""
+
+import numpy as np
+import torch
+from scipy import special, stats
+
+from scroll import METHODS, ClassificationHead, CountHead, Head, OrdinalHead, RegressionHead
+from scroll.beliefs import Diag, Full, FullPlus, Isotropic, LowRank, Scaled, Spectral, Sum
+from scroll.factors import (
+    BernoulliLogit,
+    Bounded,
+    Gaussian,
+    NegativeBinomial,
+    Ordinal,
+    Poisson,
+    Probit,
+)
+from scroll.likelihoods import AnyLikelihood
+
+
+def lower(*lead_h):
+    *lead, h = lead_h
+    return torch.randn(*lead, h, h).tril(-1) * 0.3 + (torch.rand(*lead, h) + 0.3).diag_embed()
+
+
+def orthogonal(*lead_h):
+    *lead, h = lead_h
+    return torch.linalg.qr(torch.randn(*lead, h, h))[0]
+
+
+# name -> a function of (*lead, H) that makes a random one
+COVARIANCES = {
+    "full": lambda *s: Full(lower(*s)),
+    "full-plus": lambda *s: FullPlus(lower(*s), torch.rand(s[:-1]) + 0.1),
+    "diag": lambda *s: Diag(torch.rand(s) + 0.1),
+    "lowrank": lambda *s: LowRank(torch.rand(s) + 0.1, torch.randn(*s[:-1], 2, s[-1])),
+    "spectral": lambda *s: Spectral(orthogonal(*s), torch.rand(s) + 0.1),
+    "isotropic": lambda *s: Isotropic(torch.rand(s[:-1]) + 0.1),
+    "scaled": lambda *s: Scaled(Diag(torch.rand(s) + 0.1), torch.rand(s[:-1]) + 0.5),
+    "sum": lambda *s: Sum(Full(lower(*s)), Diag(torch.rand(s) + 0.1)),
+}
+
+THRESHOLDS = (-1.3, 0.2, 0.9)
+
+
+def _log_difference(low, high):
+    """log(Phi(high) - Phi(low)) by scipy's log-space functions."""
+    if low + high > 0:
+        low, high = -high, -low
+    return special.logsumexp([stats.norm.logcdf(high), stats.norm.logcdf(low)], b=[1, -1])
+
+
+def _ordinal(y, f):
+    edges = (-np.inf, *THRESHOLDS, np.inf)
+    return _log_difference((edges[int(y)] - f) / 1.1, (edges[int(y) + 1] - f) / 1.1)
+
+
+def _logistic(y, f):
+    """A user's own factor: logistic noise, log p = -r - 2 log(1 + exp(-r)), r = y - f."""
+    return f - y - 2 * torch.nn.functional.softplus(f - y)
+
+
+# name -> (a function of the leading shape, the same log p(y | f) by scipy, some y)
+FACTORS = {
+    "gaussian": (
+        lambda s: Gaussian(torch.full(s, 0.3)),
+        lambda y, f: stats.norm.logpdf(y, f, 0.3),
+        (-1.0, 2.0),
+    ),
+    "probit": (
+        lambda s: Probit(torch.full(s, 1.005)),
+        lambda y, f: stats.norm.logcdf(y * f / 1.005),
+        (-1.0, 1.0),
+    ),
+    "ordinal": (
+        lambda s: Ordinal(torch.tensor(THRESHOLDS).expand(*s, 3), torch.full(s, 1.1)),
+        _ordinal,
+        (0.0, 1.0, 3.0),
+    ),
+    "logit": (
+        lambda s: BernoulliLogit(),
+        lambda y, f: -np.logaddexp(0, -y * f),
+        (-1.0, 1.0),
+    ),
+    "poisson": (
+        lambda s: Poisson(),
+        lambda y, f: y * f - np.exp(f) - special.gammaln(y + 1),
+        (0.0, 3.0, 40.0),
+    ),
+    "negbinomial": (
+        lambda s: NegativeBinomial(torch.full(s, 2.5)),
+        lambda y, f: (
+            special.gammaln(y + 2.5)
+            - special.gammaln(2.5)
+            - special.gammaln(y + 1)
+            + 2.5 * np.log(2.5)
+            + y * f
+            - (y + 2.5) * np.logaddexp(np.log(2.5), f)
+        ),
+        (0.0, 3.0, 40.0),
+    ),
+    "bounded": (
+        lambda s: Bounded(_logistic),
+        lambda y, f: stats.logistic.logpdf(y, f),
+        (-1.0, 2.0),
+    ),
+}
+
+CONJUGATE = [key for key, row in METHODS.items() if not row.batches]
+FREE = [key for key, row in METHODS.items() if row.batches]
+
+
+def make_head(key, features=4, **kwargs):
+    """A regression head of the row `key`."""
+    method, _, covariance = key.rpartition("-")
+    return RegressionHead(features, covariance=covariance, method=method, **kwargs)
+
+
+# name -> (a function of (H, **kwargs) that makes the head, one that makes labels of a shape)
+HEADS = {
+    "regression": (RegressionHead, torch.randn),
+    "regression-3": (
+        lambda h, **k: RegressionHead(h, 3, **k),
+        lambda *s: torch.randn(*s, 3),
+    ),
+    "ova": (lambda h, **k: ClassificationHead(h, 3, **k), lambda *s: torch.randint(3, s)),
+    "gaussreg": (
+        lambda h, **k: ClassificationHead(h, 3, "gaussreg", **k),
+        lambda *s: torch.randint(3, s),
+    ),
+    "probit": (
+        lambda h, **k: ClassificationHead(h, 2, "probit", **k),
+        lambda *s: torch.randint(2, s),
+    ),
+    "logit": (
+        lambda h, **k: ClassificationHead(h, 2, "logit", **k),
+        lambda *s: torch.randint(2, s),
+    ),
+    "ordinal": (lambda h, **k: OrdinalHead(h, 4, **k), lambda *s: torch.randint(4, s)),
+    "poisson": (lambda h, **k: CountHead(h, **k), lambda *s: torch.randint(6, s)),
+    "negbinomial": (
+        lambda h, **k: CountHead(h, "negbinomial", **k),
+        lambda *s: torch.randint(6, s),
+    ),
+    "any": (
+        lambda h, **k: Head(h, AnyLikelihood(Bounded(_logistic)), **k),
+        torch.randn,
+    ),
+}
+SEARCHES_A_MODE = {"logit", "poisson", "negbinomial", "any"}

@@ -1,0 +1,326 @@
+"""Conformance of every objective: batching, gradients, mini-batches, compile; what is refused."""
+
+import numpy as np
+import pytest
+import torch
+
+from parts import CONJUGATE, FACTORS, FREE, HEADS, SEARCHES_A_MODE, make_head
+from scroll import METHODS, Objective, Problem
+from scroll.beliefs import Belief, Diag, Full, LowRank, Moments
+from scroll.cavities import leave_one_out, sequential, shared
+from scroll.factors import Gaussian, Probit
+from scroll.objectives import expected_log, log_evidence, minus_kl, none, ridge
+from scroll.routes import conjugate, conjugate_diag, filtered_diag, free, hybrid
+
+N, H = 10, 4
+LEADS = [(), (3,), (2, 3)]
+# torch's compiler, seeing an autograd.Function
+compiling = pytest.mark.filterwarnings("ignore:.*should not be instantiated")
+
+
+def randomise(module):
+    for p in module.parameters():
+        torch.nn.init.normal_(p, std=0.3)
+
+
+def solo(heads, one, i):
+    """Replicate `i` of a stack, as a head of its own."""
+    state = {
+        k: v[i] if v.dim() >= len(i) and k in _stacked(heads) else v
+        for k, v in heads.state_dict().items()
+    }
+    one.load_state_dict(state)
+    return one
+
+
+def _stacked(heads):
+    lead = heads.replicates
+    return {k for k, v in heads.state_dict().items() if v.shape[: len(lead)] == lead and v.dim()}
+
+
+@pytest.mark.parametrize("lead", LEADS, ids=str)
+@pytest.mark.parametrize("key", METHODS)
+def test_batching_law_of_every_method(key, lead):
+    """Replicate r of a stacked run is the solo run r (SPEC: identity 17, one step of it)."""
+    psi, y = torch.randn(*lead, N, H), torch.randn(*lead, N)
+    heads = make_head(key, replicates=lead)
+    randomise(heads)
+    loss = heads.loss(psi, y, total=N)
+    assert loss.shape == lead
+    loss.sum().backward()
+    for i in np.ndindex(*lead):
+        one = solo(heads, make_head(key), i)
+        alone = one.loss(psi[i], y[i], total=N)
+        torch.testing.assert_close(alone, loss[i], rtol=1e-10, atol=1e-12)
+        alone.backward()
+        for (name, p), (_, q) in zip(heads.named_parameters(), one.named_parameters(), strict=True):
+            if p.grad is not None:
+                torch.testing.assert_close(q.grad, p.grad[i], rtol=1e-8, atol=1e-10, msg=name)
+
+
+@pytest.mark.parametrize("lead", LEADS[1:], ids=str)
+@pytest.mark.parametrize("key", [k for k in FREE if not k.startswith(("map", "vbll"))])
+@pytest.mark.parametrize("name", HEADS)
+def test_batching_law_of_every_head(name, key, lead):
+    """belief x factor x objective, labels and all."""
+    make, labels = HEADS[name]
+    method, _, covariance = key.rpartition("-")
+    kwargs = {"covariance": covariance, "method": method, "rank": 2}
+    psi, y = torch.randn(*lead, N, H), labels(*lead, N)
+    heads = make(H, replicates=lead, **kwargs)
+    randomise(heads)
+    loss = heads.loss(psi, y, total=30)
+    assert loss.shape == lead
+    for i in np.ndindex(*lead):
+        one = solo(heads, make(H, **kwargs), i)
+        torch.testing.assert_close(one.loss(psi[i], y[i], total=30), loss[i], rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("key", METHODS)
+def test_gradients_by_finite_differences(key):
+    psi, y = torch.randn(N, H), torch.randn(N)
+    head = make_head(key, rank=2)
+    randomise(head)
+    names = [n for n, p in head.named_parameters() if p.requires_grad]
+    values = [p.detach().clone().requires_grad_() for n, p in head.named_parameters() if n in names]
+
+    def loss(*values):
+        parameters = dict(zip(names, values, strict=True))
+        return torch.func.functional_call(
+            _Loss(head), {f"head.{k}": v for k, v in parameters.items()}, (psi, y)
+        )
+
+    assert torch.autograd.gradcheck(loss, values)
+
+
+class _Loss(torch.nn.Module):
+    def __init__(self, head):
+        super().__init__()
+        self.head = head
+
+    def forward(self, psi, y):
+        return self.head.loss(psi, y, total=len(y))
+
+
+@pytest.mark.parametrize("key", FREE)
+def test_mini_batches_average_to_the_full_loss(key):
+    """The mean over a partition into equal batches is the full loss over N, exactly."""
+    psi, y = torch.randn(12, H), torch.randn(12)
+    head = make_head(key)
+    randomise(head)
+    whole = head.loss(psi, y, total=12)
+    parts = [head.loss(psi[i : i + 3], y[i : i + 3], total=12) for i in range(0, 12, 3)]
+    torch.testing.assert_close(torch.stack(parts).mean(), whole, rtol=1e-12, atol=0)
+    torch.testing.assert_close(
+        head.objective.loss(head.problem(psi, y)).sum(), 12 * whole, rtol=1e-12, atol=0
+    )
+
+
+@pytest.mark.parametrize("key", CONJUGATE)
+def test_a_bound_belief_refuses_a_part_of_the_data(key):
+    with pytest.raises(
+        ValueError, match=r"`psi` must hold all 20 training rows.*got 10 rows\. Train"
+    ):
+        make_head(key).loss(torch.randn(N, H), torch.randn(N), total=20)
+
+
+@pytest.mark.parametrize("key", METHODS)
+@compiling
+def test_compiles_whole(key):
+    psi, y = torch.randn(N, H), torch.randn(N)
+    head = make_head(key, rank=2)
+    randomise(head)
+    compiled = torch.compile(head.loss, fullgraph=True, backend="aot_eager")
+    loss, ours = head.loss(psi, y, total=N), compiled(psi, y, total=N)
+    torch.testing.assert_close(ours, loss, rtol=1e-10, atol=1e-12)
+    ours.backward()
+    grads = [p.grad.clone() for p in head.parameters() if p.grad is not None]
+    head.zero_grad()
+    loss.backward()
+    for a, b in zip(grads, [p.grad for p in head.parameters() if p.grad is not None], strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", [n for n in HEADS if n not in SEARCHES_A_MODE])
+@compiling
+def test_every_head_compiles_whole(name):
+    make, labels = HEADS[name]
+    psi, y = torch.randn(N, H), labels(N)
+    for method in ("scroll", "elbo"):
+        head = make(H, method=method)
+        compiled = torch.compile(head.loss, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(compiled(psi, y, total=N), head.loss(psi, y, total=N))
+        torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("key", ["scroll-full", "scroll-lowrank", "closed-full"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler, of torch itself
+def test_inductor_agrees(key):
+    """One of each kind of linear algebra through the real code generator, in float32."""
+    torch.set_default_dtype(torch.float32)
+    psi, y = torch.randn(64, 8), torch.randn(64)
+    head = make_head(key, 8, rank=2)
+    compiled = torch.compile(head.loss, fullgraph=True)
+    torch.testing.assert_close(compiled(psi, y, total=64), head.loss(psi, y, total=64))
+
+
+def problem(factor=None, **kwargs):
+    factor = factor or Gaussian(torch.tensor(0.3))
+    psi, y = torch.randn(N, H), torch.randn(N)
+    return Problem(psi, y, factor, torch.tensor(0.7), **kwargs)
+
+
+REFUSED = {
+    "a free belief has no leave-one-out": (
+        lambda: Objective(free, leave_one_out, prior=none),
+        r"`cavity` must be `shared` for the `free` route.*Use the `hybrid` route",
+    ),
+    "nor a sequence": (
+        lambda: Objective(free, sequential, prior=none),
+        r"`cavity` must be `shared` for the `free` route",
+    ),
+    "the prior is not counted twice": (
+        lambda: Objective(conjugate, leave_one_out, prior=log_evidence),
+        r"`prior` must be `none` for the `leave_one_out` cavity.*count twice. Use `none`",
+    ),
+    "a hybrid needs held-out residuals": (
+        lambda: Objective(hybrid, shared, prior=none),
+        r"`cavity` must be `leave_one_out` for the `hybrid` route",
+    ),
+    "a filter is sequential": (
+        lambda: Objective(filtered_diag, shared, prior=none),
+        r"`route` must be .* for the `sequential` cavity",
+    ),
+    "a diagonal posterior has no sequence": (
+        lambda: Objective(conjugate_diag, sequential, prior=none),
+        r"`route` must be `conjugate` or `filtered_diag` for the `sequential` cavity",
+    ),
+    "conjugacy is Gaussian": (
+        lambda: METHODS["closed-full"].loss(problem(Probit(torch.tensor(1.0)))),
+        r"`factor` must be `Gaussian` for `conjugate`, but got `Probit`. Use the `free` route",
+    ),
+    "leave-one-out is for bound beliefs": (
+        lambda: leave_one_out(
+            Belief(torch.zeros(H), LowRank(torch.ones(H), torch.ones(1, H))), problem()
+        ),
+        r"`belief` must be bound to the posterior.*Use the `conjugate`",
+    ),
+    "a free route needs a belief": (
+        lambda: METHODS["scroll-full"].loss(problem()),
+        r"`free` must be a belief on this route, but got None",
+    ),
+    "a hybrid needs something to add": (
+        lambda: METHODS["hybrid-diag"].loss(problem()),
+        r"`added` must be a covariance on the hybrid route",
+    ),
+    "no such method": (
+        lambda: make_head("best-full"),
+        r"`method` must be one of 'scroll', .*, but got 'best'",
+    ),
+    "no such covariance": (
+        lambda: make_head("scroll-block"),
+        r"`covariance` must be one of 'full', 'diag', 'lowrank', 'none', but got 'block'",
+    ),
+    "a row that does not exist": (
+        lambda: make_head("loo-lowrank"),
+        r"`covariance` must be one of 'full', 'diag', but got 'lowrank'. These exist for .*'loo'",
+    ),
+    "no KL of a point mass": (
+        lambda: make_head("elbo-none"),
+        r"`covariance` must be one of 'full', 'diag', 'lowrank', but got 'none'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_combined_names_the_remedy(case):
+    attempt, message = REFUSED[case]
+    with pytest.raises((ValueError, TypeError), match=message):
+        attempt()
+
+
+def test_every_row_of_the_design_space_is_there():
+    rows = {"scroll", "fixed-alpha", "no-prior", "kl", "elbo", "closed", "loo", "seq", "map"}
+    assert rows | {"vbll", "hybrid"} <= {key.rpartition("-")[0] for key in METHODS}
+    for key in (
+        "scroll-full",
+        "scroll-diag",
+        "scroll-none",
+        "elbo-full",
+        "seq-diag",
+        "hybrid-full",
+    ):
+        assert key in METHODS
+
+
+def test_blocks_do_not_change_the_sequence(monkeypatch):
+    import scroll.cavities
+
+    p = problem()
+    whole = sequential(conjugate(p), p)
+    monkeypatch.setattr(scroll.cavities, "_BLOCK", 3)
+    parts = sequential(conjugate(p), p)
+    torch.testing.assert_close(parts.mean, whole.mean, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(parts.var, whole.var, rtol=1e-10, atol=1e-12)
+
+
+def test_the_filter_is_exact_where_the_diagonal_is():
+    """With one feature, cutting the covariance to its diagonal cuts nothing."""
+    psi, y = torch.randn(N, 1), torch.randn(N)
+    p = Problem(psi, y, Gaussian(torch.tensor(0.3)), torch.tensor(0.7))
+    exact, cut = sequential(conjugate(p), p), sequential(filtered_diag(p), p)
+    torch.testing.assert_close(cut.mean, exact.mean, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(cut.var, exact.var, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(filtered_diag(p).mean, conjugate(p).mean, rtol=1e-10, atol=1e-12)
+
+
+def test_full_and_diagonal_siblings_coincide_in_one_dimension():
+    psi, y = torch.randn(N, 1), torch.randn(N)
+    p = Problem(psi, y, Gaussian(torch.tensor(0.3)), torch.tensor(0.7))
+    for full, diag in (
+        ("closed-full", "closed-diag"),
+        ("loo-full", "loo-diag"),
+        ("seq-full", "seq-diag"),
+    ):
+        torch.testing.assert_close(METHODS[full].loss(p), METHODS[diag].loss(p), rtol=1e-10, atol=0)
+
+
+def test_an_offset_is_a_shift_of_the_targets():
+    """For each route, a bias b on y is no bias on y - b."""
+    added, free_belief = Diag(torch.rand(H)), Belief(torch.randn(H), Full(torch.eye(H)))
+    for key in (
+        "scroll-full",
+        "closed-full",
+        "closed-diag",
+        "loo-full",
+        "loo-diag",
+        "seq-full",
+        "seq-diag",
+        "hybrid-diag",
+    ):
+        p = problem(free=free_belief, added=added, offset=torch.tensor([0.8]))
+        q = p._replace(y=p.y - 0.8, offset=0.0)
+        torch.testing.assert_close(METHODS[key].loss(p), METHODS[key].loss(q), rtol=1e-10, atol=0)
+
+
+def test_a_hybrid_that_adds_nothing_is_leave_one_out():
+    p = problem(added=Diag(torch.zeros(H)))
+    torch.testing.assert_close(METHODS["hybrid-diag"].loss(p), METHODS["loo-full"].loss(p))
+
+
+def test_prior_terms_are_what_they_say():
+    belief, alpha = Belief(torch.randn(H), Diag(torch.rand(H))), torch.tensor(0.7)
+    p = problem()._replace(alpha=alpha)
+    assert ridge(belief, p).item() == pytest.approx(
+        -0.7 * belief.mean.square().sum().item(), rel=1e-12
+    )
+    assert none(belief, p).item() == 0
+    assert minus_kl(belief, p).item() == pytest.approx(-belief.kl(alpha).item(), rel=1e-12)
+
+
+def test_scores_take_any_factor():
+    for name, (make, _, ys) in FACTORS.items():
+        y = torch.tensor(ys)
+        at = Moments(torch.zeros(len(ys)), torch.ones(len(ys)))
+        p = Problem(torch.zeros(len(ys), 1), y, make(()), torch.tensor(1.0))
+        torch.testing.assert_close(expected_log(p, at), make(()).expected_log(y, at), msg=name)
