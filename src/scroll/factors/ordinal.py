@@ -8,8 +8,9 @@ from .._value import value
 from ..beliefs import Moments
 from ..quadrature import expect
 
-# Stands for infinity: its tail is empty in every precision, but its gradient is a number.
-_FAR = 1e6
+# Stands for infinity: this many deviations beyond the other end, and beyond zero, a tail is
+# empty in every precision, while its gradient is still a number.
+_FAR = 40.0
 
 
 @value
@@ -39,10 +40,14 @@ class Ordinal:
         return self.log_marginal(y, at).movedim(0, -1)
 
     def _log_mass(self, y: Tensor, f: Tensor, scale: Tensor) -> Tensor:
-        far = torch.full_like(self.thresholds[..., :1], _FAR)
-        edges = torch.cat([-far, self.thresholds, far], -1)
-        low, high = _pick(edges, y), _pick(edges, y + 1)
-        return log_ndtr_difference((low - f) / scale, (high - f) / scale)
+        last = self.thresholds.shape[-1]
+        low = (_pick(self.thresholds, (y - 1).clamp(min=0)) - f) / scale
+        high = (_pick(self.thresholds, y.clamp(max=last - 1)) - f) / scale
+        bottom = high.detach().clamp(max=0) - _FAR
+        top = low.detach().clamp(min=0) + _FAR
+        return log_ndtr_difference(
+            torch.where(y == 0, bottom, low), torch.where(y == last, top, high)
+        )
 
 
 def _pick(edges: Tensor, y: Tensor) -> Tensor:

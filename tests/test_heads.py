@@ -1,0 +1,387 @@
+"""Heads as a PyTorch user meets them."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import scroll
+from parts import CONJUGATE, HEADS, make_head
+from scroll import ClassificationHead, CountHead, Head, OrdinalHead, RegressionHead
+from scroll.factors import Bounded
+from scroll.likelihoods import AnyLikelihood, OrdinalLikelihood
+
+N, H = 24, 5
+
+
+def example(name, **kwargs):
+    make, labels = HEADS[name]
+    return make(H, **kwargs), torch.randn(N, H), labels(N)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", HEADS)
+def test_trains_and_predicts_in_either_precision(name, dtype):
+    torch.set_default_dtype(dtype)
+    head, psi, y = example(name)
+    body = torch.nn.Linear(H, H)
+    adam = torch.optim.Adam([*body.parameters(), *head.parameters()], lr=0.05)
+    losses = []
+    for _ in range(40):
+        adam.zero_grad()
+        loss = head.loss(body(psi), y, total=N)
+        loss.backward()
+        adam.step()
+        losses.append(loss.item())
+    assert loss.dtype == dtype
+    assert losses[-1] < losses[0] - 0.05
+    assert all(p.grad is None or p.grad.isfinite().all() for p in head.parameters())
+    predictive = head(body(psi))
+    log_prob = predictive.log_prob(y)
+    assert log_prob.dtype == dtype
+    assert log_prob.isfinite().all()
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_the_loss_is_the_score_of_the_predictive(name):
+    """One-versus-all and GaussReg normalise at prediction; all others score what they predict."""
+    if name in ("ova", "gaussreg"):
+        return
+    head, psi, y = example(name, method="no-prior", alpha=1e-300)
+    score = -head(psi).log_prob(y)
+    if name == "regression-3":
+        score = score.sum(-1)
+    torch.testing.assert_close(head.loss(psi, y, total=N), score.mean(), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("lead", [(), (2,)], ids=str)
+@pytest.mark.parametrize("name", HEADS)
+def test_predictive_shapes(name, lead):
+    make, labels = HEADS[name]
+    head, psi, y = make(H, replicates=lead), torch.randn(*lead, N, H), labels(*lead, N)
+    p = head(psi)
+    assert p.log_prob(y).shape == y.shape
+    if name == "any":
+        assert p.sample_latent(7).shape == (7, *lead, N)
+        return
+    assert p.sample(7).shape == (7, *y.shape)
+    assert p.mean.shape == p.variance.shape == p.stddev.shape
+    torch.testing.assert_close(p.stddev.square(), p.variance)
+    if hasattr(p, "probs"):
+        torch.testing.assert_close(p.probs.sum(-1), torch.ones(*lead, N), rtol=0, atol=1e-12)
+        assert (p.mode == p.probs.argmax(-1)).all()
+    if hasattr(p, "cdf"):
+        low, high = p.interval(0.8)
+        assert low.shape == high.shape == y.shape
+        assert (low <= high).all()
+        assert p.quantile([0.1, 0.5, 0.9]).shape == (*y.shape, 3)
+        torch.testing.assert_close(p.quantile(0.1).double(), low.double())
+        assert p.cdf(y).shape == y.shape
+
+
+@pytest.mark.parametrize(
+    "name", ["regression", "regression-3", "ordinal", "poisson", "negbinomial"]
+)
+def test_quantiles_invert_the_distribution_function(name):
+    head, psi, _ = example(name)
+    p = head(psi)
+    for q in (0.01, 0.3, 0.5, 0.97):
+        x = p.quantile(q)
+        reached = p.cdf(x)
+        if name.startswith("regression"):
+            torch.testing.assert_close(reached, torch.full_like(reached, q), rtol=1e-9, atol=1e-12)
+        else:  # the least value that reaches q
+            assert (reached >= q - 1e-12).all()
+            assert (p.cdf(x - 1) < q).all()
+
+
+@pytest.mark.parametrize("name", ["regression", "ova", "ordinal", "poisson", "negbinomial"])
+def test_moments_are_those_of_the_samples(name):
+    head, psi, _ = example(name)
+    p = head(psi)
+    g = torch.Generator().manual_seed(0)
+    draws = p.sample(20_000, g)
+    if name == "ova":
+        draws = torch.nn.functional.one_hot(draws, 3)
+    draws = draws.double()
+    # the mean of 20,000 draws is known to sd/141; a variance to a few of its hundredths
+    error = (draws.mean(0) - p.mean).abs() / (p.stddev + 1e-9) * 20_000**0.5
+    assert error.max() < 5
+    torch.testing.assert_close(draws.var(0), p.variance, rtol=0.3, atol=0.01)
+    assert draws.var(0).sum().item() == pytest.approx(p.variance.sum().item(), rel=0.05)
+
+
+def test_count_distribution_functions_add_up_the_probabilities():
+    for name in ("poisson", "negbinomial"):
+        head, psi, _ = example(name)
+        p = head(psi)
+        k = torch.arange(8)
+        log_probs = torch.stack([p.log_prob(j.expand(N)) for j in k])
+        for j in k:
+            total = log_probs[: j + 1].exp().sum(0)
+            torch.testing.assert_close(p.cdf(j.expand(N)), total, rtol=1e-9, atol=1e-12)
+        assert (p.cdf(torch.full((N,), -1)) == 0).all()
+
+
+def test_normal_predictive_is_scipys():
+    head, psi, y = example("regression")
+    p = head(psi)
+    theirs = stats.norm(p.mean.detach().numpy(), p.stddev.detach().numpy())
+    np.testing.assert_allclose(p.log_prob(y).detach(), theirs.logpdf(y), rtol=1e-10)
+    np.testing.assert_allclose(p.cdf(y).detach(), theirs.cdf(y), rtol=1e-9)
+    np.testing.assert_allclose(p.quantile(0.975).detach(), theirs.ppf(0.975), rtol=1e-9)
+    torch.testing.assert_close(p.variance, p.noise_var + p.belief_var)
+
+
+@pytest.mark.parametrize("key", CONJUGATE)
+def test_a_bound_head_predicts_after_conditioning(key):
+    psi, y = torch.randn(N, H), torch.randn(N)
+    head = make_head(key, H)
+    with pytest.raises(
+        RuntimeError, match=r"`head` must be given the training data.*head.condition"
+    ):
+        head(psi)
+    head.condition(psi, y)
+    fresh = make_head(key, H)
+    fresh.load_state_dict(head.state_dict())
+    torch.testing.assert_close(fresh(psi).log_prob(y), head(psi).log_prob(y))
+    if key == "closed-full":
+        x = psi.numpy()
+        a = x.T @ x + np.eye(H)
+        mean = x @ np.linalg.solve(a, x.T @ y.numpy())
+        np.testing.assert_allclose(head(psi).mean.detach(), mean, rtol=1e-9)
+        np.testing.assert_allclose(
+            head(psi).belief_var.detach(), (x * np.linalg.solve(a, x.T).T).sum(1), rtol=1e-9
+        )
+
+
+def test_conditioning_a_free_head_is_refused():
+    with pytest.raises(
+        ValueError, match=r"`method` must bind the belief to data, but got 'scroll'"
+    ):
+        RegressionHead(H).condition(torch.randn(N, H), torch.randn(N))
+
+
+def test_outputs_are_independent_heads_with_their_own_noise():
+    torch.manual_seed(1)
+    head = RegressionHead(H, 3)
+    torch.nn.init.normal_(head.likelihood.log_noise)
+    psi, y = torch.randn(N, H), torch.randn(N, 3)
+    total = 0.0
+    for k in range(3):
+        one = RegressionHead(H)
+        one.load_state_dict({n: v[[k]] for n, v in head.state_dict().items()})
+        total = total + one.loss(psi, y[:, k], total=50)
+        torch.testing.assert_close(one(psi).variance, head(psi).variance[:, k])
+    torch.testing.assert_close(head.loss(psi, y, total=50), total)
+
+
+def test_beta_weighs_by_the_spread_and_only_for_gaussian_likelihoods():
+    psi, y = torch.randn(N, H), torch.randn(N)
+    head = RegressionHead(H, beta=0.5, method="no-prior", alpha=1e-300)
+    p = head(psi)
+    weight = p.variance.detach().sqrt()
+    want = -(weight / weight.mean() * p.log_prob(y)).mean()
+    torch.testing.assert_close(head.loss(psi, y, total=N), want)
+    ClassificationHead(H, 3, "gaussreg", beta=0.5).loss(psi, torch.randint(3, (N,)), total=N)
+    with pytest.raises(
+        TypeError, match=r"`likelihood` must be Gaussian for beta > 0, but got Probit"
+    ):
+        ClassificationHead(H, 3, beta=0.5)
+
+
+def test_map_noise_is_fitted_to_residuals():
+    psi, y = torch.randn(N, H), torch.randn(N)
+    head = RegressionHead(H, covariance="none", method="map").fit_noise(psi, y)
+    residual = y - head(psi).mean
+    torch.testing.assert_close(head(psi).variance, residual.square().mean().expand(N))
+    with pytest.raises(TypeError, match="`likelihood` must be Gaussian to have a noise"):
+        CountHead(H).fit_noise(psi, y)
+
+
+def test_methods_of_conjugacy_need_a_gaussian_likelihood():
+    with pytest.raises(
+        TypeError, match=r"`likelihood` must be Gaussian for method 'closed'.*Use method 'scroll'"
+    ):
+        ClassificationHead(H, 3, method="closed")
+
+
+def test_alpha_is_learned_or_not_as_the_method_says():
+    psi, y = torch.randn(N, H), torch.randn(N)
+    for method, learned in (
+        ("scroll", True),
+        ("fixed-alpha", False),
+        ("kl", True),
+        ("fixed-kl", False),
+    ):
+        head = RegressionHead(H, method=method, alpha=3.0)
+        head.loss(psi, y, total=N).backward()
+        assert (head.log_alpha.grad is not None) == learned
+        torch.testing.assert_close(head.log_alpha.exp(), torch.tensor([3.0]))
+
+
+def test_it_replaces_the_last_layer_of_a_network():
+    """Trained through, it beats the mean predictor on a curve with growing noise."""
+    torch.set_default_dtype(torch.float32)
+    g = torch.Generator().manual_seed(0)
+    x = 6 * torch.rand(600, 1, generator=g) - 3
+    y = torch.sin(2 * x[:, 0]) + (0.1 + 0.2 * x[:, 0].abs()) * torch.randn(600, generator=g)
+    body = torch.nn.Sequential(
+        torch.nn.Linear(1, 32), torch.nn.Tanh(), torch.nn.Linear(32, 16), torch.nn.Tanh()
+    )
+    head = RegressionHead(16)
+    adam = torch.optim.Adam([*body.parameters(), *head.parameters()], lr=0.01)
+    for _ in range(400):
+        for batch in torch.randperm(400, generator=g).split(100):
+            adam.zero_grad()
+            head.loss(body(x[batch]), y[batch], total=400).backward()
+            adam.step()
+        if _ > 60:
+            break
+    with torch.no_grad():
+        p = head(body(x[400:]))
+    baseline = torch.distributions.Normal(y[:400].mean(), y[:400].std()).log_prob(y[400:]).mean()
+    assert p.log_prob(y[400:]).mean() > baseline + 0.4
+    low, high = p.interval(0.9)
+    inside = ((y[400:] > low) & (y[400:] < high)).float().mean()
+    assert 0.82 < inside < 0.97
+
+
+BAD = {
+    "wrong width": (lambda h: h.loss(torch.randn(N, H + 1), torch.randn(N), total=N), r"`psi` must have shape \(N, 5\), but got \(24, 6\)"),
+    "no batch axis": (lambda h: h(torch.randn(H)), r"`psi` must have shape \(N, 5\)"),
+    "a stack for one": (lambda h: h(torch.randn(2, N, H)), r"`psi` must have shape \(N, 5\)"),
+    "numpy": (lambda h: h(np.zeros((N, H))), r"`psi` must be a torch.Tensor, but got ndarray. Convert"),
+    "integers": (lambda h: h(torch.ones(N, H, dtype=torch.long)), r"`psi` must be a floating-point"),
+    "empty": (lambda h: h.loss(torch.randn(0, H), torch.randn(0), total=N), r"`psi` must hold at least one row"),
+    "NaN features": (lambda h: h.loss(torch.full((N, H), torch.nan), torch.randn(N), total=N), r"`psi` must be finite, but got 120 NaN or infinite values, the first at index \[0, 0\]\. Impute"),
+    "infinite features": (lambda h: h.loss(torch.eye(H) / 0, torch.randn(H), total=N), r"`psi` must be finite"),
+    "NaN targets": (lambda h: h.loss(torch.randn(N, H), torch.full((N,), torch.nan), total=N), r"`y` must be finite"),
+    "a column of targets": (lambda h: h.loss(torch.randn(N, H), torch.randn(N, 1), total=N), r"`y` must have shape \(24,\).*Use y.squeeze\(-1\)"),
+    "too few targets": (lambda h: h.loss(torch.randn(N, H), torch.randn(3), total=N), r"`y` must have shape \(24,\) to go with the features, but got \(3,\)"),
+    "a list of targets": (lambda h: h.loss(torch.randn(1, H), [1.0], total=1), r"`y` must be a torch.Tensor, but got list"),
+    "no total": (lambda h: h.loss(torch.randn(N, H), torch.randn(N)), r"`total` must be the number of training rows.*got None. Pass total=len"),
+    "total below the batch": (lambda h: h.loss(torch.randn(N, H), torch.randn(N), total=3), r"`total` must be .* at least the 24 given here, but got 3"),
+    "a coverage of 90": (lambda h: h(torch.randn(N, H)).interval(90), r"`coverage` must lie strictly between 0 and 1, but got 90. 90 % is 0.9"),
+    "a quantile of 1": (lambda h: h(torch.randn(N, H)).quantile([0.5, 1.0]), r"`q` must lie strictly between 0 and 1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused_and_changes_nothing(case):
+    attempt, message = BAD[case]
+    head = RegressionHead(H)
+    before = copy.deepcopy(head.state_dict())
+    with pytest.raises((ValueError, TypeError), match=message):
+        attempt(head)
+    for k, v in head.state_dict().items():
+        torch.testing.assert_close(v, before[k], rtol=0, atol=0)
+    assert all(p.grad is None for p in head.parameters())
+
+
+LABELS = {
+    "label too high": (lambda: ClassificationHead(H, 3), torch.full((N,), 3), r"`y` must hold labels 0..2 for 3 classes, but got labels 3..3"),
+    "label negative": (lambda: ClassificationHead(H, 3), torch.full((N,), -1), r"`y` must hold labels 0..2"),
+    "float labels": (lambda: ClassificationHead(H, 3), torch.zeros(N), r"`y` must hold integer labels, but got torch.float32. Convert it with y.long"),
+    "a signed label": (lambda: ClassificationHead(H, 2, "probit"), torch.full((N,), -1), r"`y` must hold labels 0..1"),
+    "a level too high": (lambda: OrdinalHead(H, 4), torch.full((N,), 4), r"`y` must hold labels 0..3 for 4 levels"),
+    "one-hot labels": (lambda: ClassificationHead(H, 3), torch.zeros(N, 3).long(), r"`y` must have shape \(24,\)"),
+    "a negative count": (lambda: CountHead(H), torch.full((N,), -1), r"`y` must hold counts 0, 1, 2, ..., but got \[-1, -1, -1\]"),
+    "half a count": (lambda: CountHead(H), torch.full((N,), 0.5), r"`y` must hold counts.*Use RegressionHead"),
+    "an infinite count": (lambda: CountHead(H), torch.full((N,), torch.inf), r"`y` must be finite"),
+    "a NaN for any factor": (lambda: Head(H, AnyLikelihood(Bounded(lambda y, f: -(y - f) ** 2))), torch.full((N,), torch.nan), r"`y` must be finite"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LABELS)
+def test_bad_labels_are_refused(case):
+    make, y, message = LABELS[case]
+    with pytest.raises((ValueError, TypeError), match=message):
+        make().loss(torch.randn(N, H), y, total=N)
+
+
+MADE = {
+    "alpha zero": (lambda: RegressionHead(H, alpha=0.0), r"`alpha` must be positive and finite, but got 0.0"),
+    "alpha negative": (lambda: RegressionHead(H, alpha=-1.0), r"`alpha` must be positive"),
+    "alpha infinite": (lambda: RegressionHead(H, alpha=float("inf")), r"`alpha` must be positive and finite"),
+    "noise zero": (lambda: RegressionHead(H, noise=0.0), r"`noise` must be positive"),
+    "no features": (lambda: RegressionHead(0), r"`in_features` must be a positive integer, but got 0"),
+    "no outputs": (lambda: RegressionHead(H, 0), r"`out_features` must be a positive integer"),
+    "beta negative": (lambda: RegressionHead(H, beta=-0.5), r"`beta` must be zero or positive"),
+    "floor negative": (lambda: RegressionHead(H, floor=-1e-4), r"`floor` must be zero or positive"),
+    "rank zero": (lambda: RegressionHead(H, covariance="lowrank", rank=0), r"`rank` must be a positive integer"),
+    "no such likelihood": (lambda: ClassificationHead(H, 3, "softmax"), r"`likelihood` must be one of 'ova', 'gaussreg', 'probit', 'logit', but got 'softmax'"),
+    "no such count": (lambda: CountHead(H, "binomial"), r"`likelihood` must be one of 'poisson', 'negbinomial'"),
+    "one class": (lambda: ClassificationHead(H, 1), r"`classes` must be an integer of at least 2, but got 1"),
+    "probit of three": (lambda: ClassificationHead(H, 3, "probit"), r"`classes` must be 2 for likelihood 'probit', but got 3. Use 'ova'"),
+    "falling thresholds": (lambda: OrdinalHead(H, 4, thresholds=torch.tensor([0.0, 1.0, 0.5])), r"`thresholds` must increase strictly, but got \[0.0, 1.0, 0.5\]. Sort"),
+    "equal thresholds": (lambda: OrdinalHead(H, 3, thresholds=torch.tensor([1.0, 1.0])), r"`thresholds` must increase strictly"),
+    "too few thresholds": (lambda: OrdinalHead(H, 4, thresholds=torch.tensor([0.0])), r"`thresholds` must have one entry less than the 4 levels"),
+    "scale zero": (lambda: ClassificationHead(H, 3, scale=0.0), r"`scale` must be positive"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MADE)
+def test_a_head_that_makes_no_sense_is_not_made(case):
+    attempt, message = MADE[case]
+    with pytest.raises((ValueError, TypeError), match=message):
+        attempt()
+
+
+def test_checks_can_be_switched_off():
+    head = RegressionHead(H)
+    psi = torch.full((N, H), torch.nan)
+    with scroll.unchecked():
+        assert head.loss(psi, torch.randn(N), total=N).isnan()
+        with pytest.raises(ValueError, match="`psi` must have shape"):  # shapes cost nothing
+            head.loss(psi[:, 1:], torch.randn(N), total=N)
+    with pytest.raises(ValueError, match="`psi` must be finite"):
+        head.loss(psi, torch.randn(N), total=N)
+
+
+def test_a_large_finite_sum_is_not_mistaken_for_a_bad_value():
+    torch.set_default_dtype(torch.float32)
+    scroll.checks.finite("psi", torch.full((2,), 3e38))
+
+
+def test_thresholds_start_where_they_are_put():
+    want = torch.tensor([-0.3, 0.1, 2.0])
+    torch.testing.assert_close(
+        OrdinalLikelihood(4, thresholds=want).factor().thresholds, want[None]
+    )
+    even = OrdinalLikelihood(4).factor()
+    probs = even.log_probs(scroll.beliefs.Moments(torch.zeros(1, 1), torch.zeros(1, 1))).exp()
+    torch.testing.assert_close(probs, torch.full((1, 1, 4), 0.25))
+
+
+def test_heads_print_what_they_are():
+    assert "in_features=5, covariance='diag', method='kl'" in repr(make_head("kl-diag", H))
+
+
+def test_a_stack_of_heads_takes_its_own_shapes():
+    head = RegressionHead(H, replicates=(3,))
+    with pytest.raises(ValueError, match=r"`psi` must have shape \(3, N, 5\), but got \(24, 5\)"):
+        head(torch.randn(N, H))
+
+
+def test_low_rank_reaches_what_full_can():
+    """At full rank the family is the full one: both find the same optimum of the same loss."""
+    g = torch.Generator().manual_seed(0)
+    psi = torch.randn(400, 2, generator=g)
+    y = (0.2 + psi.sum(-1).abs()) * torch.randn(400, generator=g)
+    reached = []
+    for covariance in ("full", "lowrank"):
+        head = RegressionHead(2, covariance=covariance, rank=2, bias=False)
+        lbfgs = torch.optim.LBFGS(head.parameters(), max_iter=300, line_search_fn="strong_wolfe")
+
+        def closure(head=head, lbfgs=lbfgs):
+            lbfgs.zero_grad()
+            loss = head.loss(psi, y, total=400)
+            loss.backward()
+            return loss
+
+        lbfgs.step(closure)
+        reached.append(head.loss(psi, y, total=400).item())
+    assert reached[0] == pytest.approx(reached[1], abs=1e-4)
