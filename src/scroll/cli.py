@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+FORMATS = (".png", ".pdf", ".svg")
+
 app = typer.Typer(
     help="Honest predictive distributions from a neural network.",
     no_args_is_help=True,
@@ -43,6 +45,8 @@ def demo(
             f"`--output` must lie in a folder that exists, but got {output}. "
             f"Create {output.parent} first."
         )
+    if output.suffix not in FORMATS:
+        _refuse(f"`--output` must end in {', '.join(FORMATS)}, but got {output.name}.")
     try:
         from .demo import run
 

@@ -57,9 +57,8 @@ class Bumps(nn.Module):
     features = 16
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.exp(
-            -0.5 * ((x[:, None] - torch.linspace(-3.5, 3.5, self.features)) / 0.5) ** 2
-        )
+        centres = torch.linspace(-3.5, 3.5, self.features)
+        return torch.exp(-0.5 * ((x[:, None] - centres) / 0.7) ** 2)
 
 
 def diabetes(seed: int) -> Split:
@@ -197,8 +196,8 @@ def draw(fits: dict[str, Fit], split: Split, output: Path) -> None:
             ax.plot(x, edge, "k:", lw=1, label="true ± 2 sd" if sign > 0 else None)
         ax.set(title=title, xlabel="x", xlim=(-3, 3))
     axes[0].set_ylabel("y")
-    axes[1].legend(loc="upper left", fontsize=8, ncols=2)
+    axes[0].legend(loc="lower left", fontsize=8, ncols=2)
     partial = output.with_name(f".{output.name}.partial")
-    figure.savefig(partial, dpi=150, format=output.suffix.lstrip(".") or "png")
+    figure.savefig(partial, dpi=150, format=output.suffix[1:])
     partial.replace(output)
     plt.close(figure)

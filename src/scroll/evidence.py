@@ -45,7 +45,7 @@ def maximise_evidence(
     sums = (values, along, square, count)
     tiny = torch.finfo(values.dtype).tiny
     top = values.amax(-1).clamp(min=tiny).log().expand(square.shape)
-    grid = torch.linspace(-32.0, 14.0, 256, dtype=top.dtype, device=top.device)
+    grid = torch.linspace(-60.0, 14.0, 400, dtype=top.dtype, device=top.device)
     reached = torch.stack([log_evidence((top + x).exp(), *sums) for x in grid])
     middle, step = top + grid[reached.argmax(0)], grid[1] - grid[0]
     low, high = middle - step, middle + step

@@ -73,8 +73,12 @@ class Refit:
     def _bind(self, statistics: Statistics) -> None:
         self._statistics = statistics
         values, basis = torch.linalg.eigh(statistics.gram)
-        values, basis = values.clamp(min=0).unsqueeze(-2), basis.unsqueeze(-3)
+        values, basis = values.unsqueeze(-2), basis.unsqueeze(-3)
         along = (statistics.cross.unsqueeze(-2) @ basis).squeeze(-2)
+        # An eigenvalue within rounding of zero is a direction that the data never took.
+        rounding = torch.finfo(values.dtype).eps * values.shape[-1] * values[..., -1:]
+        unseen = values <= rounding
+        values, along = values.masked_fill(unseen, 0), along.masked_fill(unseen, 0)
         if self.hyper == "evidence":
             sums = (statistics.square, statistics.count)
             self.alpha, self.noise = maximise_evidence(values, along, *sums)

@@ -1,0 +1,102 @@
+"""The two non-identifications, provoked and named."""
+
+import numpy as np
+import torch
+
+from scroll import ClassificationHead, RegressionHead
+
+H = 4
+
+
+def with_belief(mean, std, noise=1.0, **kwargs):
+    head = RegressionHead(H, covariance="diag", floor=0.0, noise=noise, **kwargs)
+    with torch.no_grad():
+        head.mean.copy_(torch.full((1, H), mean))
+        head.family.std.copy_(torch.full((1, H), std))
+    return head
+
+
+def test_a_healthy_head():
+    found = with_belief(1.0, 0.1).diagnose()
+    assert found.healthy
+    assert not found.noise_collapsed
+    assert not found.alpha_runs_away
+    assert str(found).count("Healthy") == 2
+
+
+def test_noise_collapse_is_a_share_of_the_variance():
+    head = with_belief(1.0, 1.0, noise=0.01)
+    found = head.diagnose()
+    assert found.noise_collapsed
+    assert "Noise collapse" in str(found)
+    assert "Reimpose the binding: scroll.refit(head, psi, y)" in str(found)
+    share = 1e-4 / (1e-4 + H)
+    np.testing.assert_allclose(found.noise_share.numpy(), [share], rtol=1e-12)
+    small = 0.01 * torch.ones(7, H)  # features so small that the belief adds little
+    assert not head.diagnose(small).noise_collapsed
+    np.testing.assert_allclose(
+        head.diagnose(small).noise_share.numpy(), [1e-4 / (1e-4 + H * 1e-4)], rtol=1e-12
+    )
+
+
+def test_noise_collapses_on_interpolated_data_and_not_on_noisy_data():
+    """Cor. pathologies (i), by training: as many points as features, then many more."""
+    torch.manual_seed(0)
+    for n, collapsed in ((5, True), (400, False)):
+        psi = torch.randn(n, 8)
+        y = torch.randn(n)
+        head = RegressionHead(8, covariance="diag", floor=0.0, alpha=1e-3, method="fixed-alpha")
+        variables = [p for p in head.parameters() if p.requires_grad]
+        lbfgs = torch.optim.LBFGS(variables, max_iter=300, line_search_fn="strong_wolfe")
+
+        def closure(head=head, lbfgs=lbfgs, psi=psi, y=y):
+            lbfgs.zero_grad()
+            loss = head.loss(psi, y, total=len(y))
+            loss.backward()
+            return loss
+
+        lbfgs.step(closure)
+        noise = head.likelihood.log_noise.exp().item()
+        assert (noise < 0.01) == collapsed
+        if collapsed:
+            assert (y - head(psi).mean).abs().max() < 0.05
+
+
+def test_runaway_has_the_sign_of_the_papers_trace():
+    for mean, std in ((0.01, 1.0), (3.0, 1.0)):
+        head = with_belief(mean, std)
+        found = head.diagnose()
+        want = H / std**2 - H * mean**2 / std**4
+        np.testing.assert_allclose(found.runaway.numpy(), [want], rtol=1e-9)
+        assert found.alpha_runs_away == (want > 0)
+        # and alpha goes there: follow its gradient from where it dominates S
+        with torch.no_grad():
+            head.log_alpha.fill_(np.log(1e5))
+        head.loss(torch.randn(9, H), torch.randn(9), total=9).backward()
+        assert (head.log_alpha.grad.item() < 0) == found.alpha_runs_away
+    assert "method='closed'" in str(with_belief(0.01, 1.0).diagnose())
+
+
+def test_runaway_with_full_and_low_rank_covariances():
+    for covariance in ("full", "lowrank"):
+        head = RegressionHead(H, covariance=covariance, rank=2)
+        found = head.diagnose()
+        s = head.belief().cov.dense()[0].detach().numpy()
+        inverse, mu = np.linalg.inv(s), head.mean[0].detach().numpy()
+        want = np.trace(inverse) - mu @ inverse @ inverse @ mu
+        np.testing.assert_allclose(found.runaway.numpy(), [want], rtol=1e-8)
+
+
+def test_what_cannot_happen_is_said_so():
+    bound = RegressionHead(H, method="closed").diagnose()
+    assert bound.healthy
+    assert "binds the belief" in str(bound)
+    point = RegressionHead(H, covariance="none").diagnose()
+    assert point.healthy
+    assert point.noise_share is None
+    assert point.runaway is None
+    probit = ClassificationHead(H, 3).diagnose()
+    assert probit.noise_share is None
+    assert probit.runaway.shape == (3,)
+    fixed = RegressionHead(H, method="fixed-alpha").diagnose()
+    assert fixed.runaway is None

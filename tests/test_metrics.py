@@ -1,0 +1,38 @@
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from scroll import metrics
+from scroll.predictive import Normal
+
+
+def example(n=500):
+    mean, std, y = torch.randn(n), torch.rand(n) + 0.2, torch.randn(n)
+    return Normal(mean, std.square(), torch.zeros(n)), y, stats.norm(mean, std)
+
+
+def test_against_scipy():
+    p, y, theirs = example()
+    assert metrics.nll(p, y).item() == pytest.approx(-theirs.logpdf(y).mean(), rel=1e-10)
+    assert metrics.rmse(p, y).item() == pytest.approx(np.sqrt(np.mean((y - p.mean).numpy() ** 2)))
+    gaps = []
+    for level in np.linspace(0.05, 0.95, 19):
+        low, high = theirs.interval(level)
+        gaps.append(abs(level - np.mean((y.numpy() >= low) & (y.numpy() <= high))))
+    assert metrics.calibration_error(p, y).item() == pytest.approx(np.mean(gaps), rel=1e-9)
+
+
+def test_over_leading_axes():
+    p = Normal(torch.randn(3, 50), torch.ones(3, 50), torch.zeros(3, 50))
+    y = torch.randn(3, 50)
+    for metric in (metrics.nll, metrics.rmse, metrics.calibration_error):
+        one = metric(Normal(p.mean[1], p.noise_var[1], p.belief_var[1]), y[1])
+        torch.testing.assert_close(metric(p, y)[1], one)
+
+
+def test_a_right_predictive_is_calibrated_and_a_wrong_one_is_not():
+    y = torch.randn(20_000)
+    one, zero = torch.ones(20_000), torch.zeros(20_000)
+    assert metrics.calibration_error(Normal(zero, one, zero), y) < 0.01
+    assert metrics.calibration_error(Normal(zero, 9 * one, zero), y) > 0.15

@@ -1,0 +1,72 @@
+"""What the package promises of itself."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tomllib
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+LOADED = """
+import json, sys, torch
+before = set(sys.modules)
+import scroll
+print(json.dumps(sorted({m.partition(".")[0] for m in set(sys.modules) - before})))
+"""
+
+
+def test_importing_loads_torch_and_little_else():
+    """Heavy libraries wait until they are used: that keeps the import under 0.3 s."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED], capture_output=True, text=True, check=True
+    )
+    loaded = set(json.loads(done.stdout))
+    heavy = {"sklearn", "scipy", "matplotlib", "rich", "typer", "pandas", "gpytorch", "vbll"}
+    assert not loaded & heavy
+
+
+def test_base_dependencies_are_few():
+    names = {re.split(r"[<>=\[]", line)[0] for line in PROJECT["dependencies"]}
+    assert names == {"torch", "numpy", "scikit-learn", "safetensors", "typer", "rich"}
+
+
+def test_every_installed_version_is_pinned():
+    """Whatever the two commands put into the environment stands in constraints.txt."""
+    from importlib.metadata import distributions
+
+    pins = {}
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            name, _, rest = line.partition("==")
+            version, _, marker = rest.partition(";")
+            if not marker or eval(
+                marker.strip()
+                .replace("python_version", "(sys.version_info[:2])")
+                .replace('"3.11"', "(3, 11)")
+            ):
+                pins[_plain(name)] = version.strip()
+    ours = {"scroll-torch", "pip", "setuptools"}
+    installed = {_plain(d.name): d.version.partition("+")[0] for d in distributions()}
+    assert {k: v for k, v in installed.items() if k not in ours} == {
+        k: pins.get(k) for k in installed if k not in ours
+    }
+
+
+def _plain(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_the_package_is_typed_and_licensed():
+    assert (ROOT / "src/scroll/py.typed").exists()
+    assert "Apache License" in (ROOT / "LICENSE").read_text()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "src").rglob("*.py")), ids=lambda p: p.stem)
+def test_files_keep_to_one_idea(path):
+    text = path.read_text()
+    assert len(text.splitlines()) <= 360
+    assert text.lstrip().startswith(('"""', "'''"))

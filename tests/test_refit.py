@@ -1,0 +1,271 @@
+"""The conjugate refit against scikit-learn, N refits and itself."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import BayesianRidge
+from torch.utils.data import DataLoader, TensorDataset
+
+from parts import HEADS
+from scroll import RegressionHead, refit
+from scroll.evidence import maximise_evidence
+
+N, H = 60, 5
+
+
+def data(n=N, h=H, noise=0.4):
+    psi, w = torch.randn(n, h), torch.randn(h)
+    return psi, psi @ w + noise * torch.randn(n)
+
+
+def head(**kwargs):
+    return RegressionHead(H, bias=False, **kwargs)
+
+
+def flat_ridge(psi, y):
+    """scikit-learn's evidence maximum, with flat hyperpriors."""
+    flat = {"alpha_1": 0, "alpha_2": 0, "lambda_1": 0, "lambda_2": 0}
+    model = BayesianRidge(fit_intercept=False, tol=1e-14, max_iter=20_000, **flat)
+    return model.fit(psi.numpy(), y.numpy())
+
+
+@pytest.mark.parametrize("noise", [1e-3, 0.4, 5.0])
+def test_evidence_is_scikit_learns(noise):
+    psi, y = data(noise=noise)
+    bound, theirs = refit(head(), psi, y), flat_ridge(psi, y)
+    # sklearn stops its fixed point when the weights stand still to 1e-14, not the precisions
+    assert bound.alpha.item() == pytest.approx(theirs.lambda_, rel=1e-6)
+    assert bound.noise.item() == pytest.approx(theirs.alpha_**-0.5, rel=1e-6)
+    np.testing.assert_allclose(bound.posterior.mean[0], theirs.coef_, rtol=1e-7)
+    np.testing.assert_allclose(bound.posterior.cov.dense()[0], theirs.sigma_, rtol=1e-5)
+    mean, std = theirs.predict(psi.numpy(), return_std=True)
+    p = bound(psi)
+    np.testing.assert_allclose(p.mean.detach(), mean, rtol=1e-7)
+    np.testing.assert_allclose(p.stddev.detach(), std, rtol=1e-6)
+
+
+def test_the_evidence_found_is_a_maximum_over_both():
+    psi, y = data()
+    bound = refit(head(), psi, y)
+    values = torch.linalg.eigvalsh(psi.mT @ psi)
+
+    def log_evidence(alpha, noise):
+        cov = psi @ psi.mT / alpha + noise**2 * torch.eye(N)
+        return torch.distributions.MultivariateNormal(torch.zeros(N), cov).log_prob(y)
+
+    best = log_evidence(bound.alpha, bound.noise)
+    for a in (0.99, 1.0, 1.01):
+        for b in (0.99, 1.0, 1.01):
+            assert log_evidence(a * bound.alpha, b * bound.noise) <= best + 1e-12
+    assert values.min() > 0
+
+
+def test_pure_noise_shuts_the_weights_off_and_no_noise_leaves_them():
+    psi = torch.randn(400, 3)
+    quiet = refit(RegressionHead(3, bias=False), psi, psi @ torch.tensor([1.0, -2.0, 0.5]))
+    assert quiet.noise.item() < 1e-6
+    torch.testing.assert_close(quiet.posterior.mean[0], torch.tensor([1.0, -2.0, 0.5]))
+    y = torch.randn(400)
+    y -= psi @ torch.linalg.lstsq(psi, y).solution  # nothing of it along psi
+    loud = refit(RegressionHead(3, bias=False), psi, y)
+    assert loud.posterior.mean.abs().max() < 1e-6
+    assert loud.noise.item() == pytest.approx(y.square().mean().sqrt().item(), rel=1e-6)
+
+
+def test_streaming_is_one_batch():
+    psi, y = data()
+    whole = refit(head(), psi, y)
+    loader = DataLoader(TensorDataset(psi, y), batch_size=7)
+    batches = refit(head(), loader)
+    pairs = refit(head(), ((psi[i : i + 9], y[i : i + 9]) for i in range(0, N, 9)))
+    for other in (batches, pairs):
+        torch.testing.assert_close(other.posterior.mean, whole.posterior.mean, rtol=1e-9, atol=0)
+        torch.testing.assert_close(other.noise, whole.noise, rtol=1e-9, atol=0)
+
+
+def test_update_is_refitting_on_everything():
+    psi, y = data()
+    whole = refit(head(), psi, y)
+    grown = refit(head(), psi[:20], y[:20])
+    for i in range(20, N, 8):
+        assert grown.update(psi[i : i + 8], y[i : i + 8]) is grown
+    for name in ("alpha", "noise"):
+        torch.testing.assert_close(getattr(grown, name), getattr(whole, name), rtol=1e-9, atol=0)
+    torch.testing.assert_close(grown.posterior.mean, whole.posterior.mean, rtol=1e-9, atol=0)
+    torch.testing.assert_close(grown(psi).variance, whole(psi).variance, rtol=1e-9, atol=0)
+
+
+def test_sums_are_kept_in_float64_whatever_comes_in():
+    """In float32, features of 100 +- 1 would leave nothing of a noise of 0.01."""
+    torch.set_default_dtype(torch.float32)
+    psi = 100 + torch.randn(5000, 2)
+    y = psi @ torch.tensor([1.0, -1.0]) + 0.01 * torch.randn(5000)
+    bound = refit(RegressionHead(2, bias=False), psi, y)
+    assert bound.posterior.mean.dtype == torch.float64
+    assert bound(psi).mean.dtype == torch.float32
+    want = flat_ridge(psi.double(), y.double())
+    assert bound.noise.item() == pytest.approx(want.alpha_**-0.5, rel=1e-4)
+
+
+def test_leverage_is_the_hat_matrix():
+    psi, y = data()
+    bound = refit(head(), psi, y)
+    ridge = (bound.alpha * bound.noise.square()).item()
+    x = psi.numpy()
+    hat = x @ np.linalg.solve(x.T @ x + ridge * np.eye(H), x.T)
+    np.testing.assert_allclose(bound.leverage(psi), np.diag(hat), rtol=1e-8)
+    np.testing.assert_allclose(bound.ood_score(psi), np.diag(hat), rtol=1e-8)
+    np.testing.assert_allclose(
+        bound.epistemic(psi), np.diag(hat) * bound.noise.item() ** 2, rtol=1e-8
+    )
+    far = bound.ood_score(20 * psi)
+    assert (far > bound.ood_score(psi).max()).float().mean() > 0.9
+
+
+def test_the_heads_own_hyperparameters_can_be_kept():
+    psi, y = data()
+    mine = head(alpha=3.0, noise=0.5)
+    bound = refit(mine, psi, y, hyper="head")
+    closed = RegressionHead(H, method="closed", alpha=3.0, noise=0.5, bias=False)
+    closed.condition(psi, y)
+    torch.testing.assert_close(bound(psi).mean, closed(psi).mean)
+    torch.testing.assert_close(bound(psi).variance, closed(psi).variance)
+
+
+def test_weights_are_drawn_from_the_posterior():
+    psi, y = data()
+    bound = refit(head(), psi, y)
+    g = torch.Generator().manual_seed(0)
+    w = bound.sample_weights(100_000, g)
+    assert w.shape == (100_000, 1, H)
+    # a sample covariance of n draws is off by about S/sqrt(n), n = 100,000
+    s = bound.posterior.cov.dense()[0]
+    torch.testing.assert_close(w.mean(0), bound.posterior.mean, rtol=0.02, atol=0.01)
+    torch.testing.assert_close(w[:, 0].T.cov(), s, rtol=0, atol=0.02 * s.max().item())
+    functions = w[:3, 0] @ psi.mT
+    assert functions.shape == (3, N)
+
+
+def test_a_bias_is_taken_off_and_put_back():
+    psi, y = data()
+    mine = RegressionHead(H)
+    torch.nn.init.constant_(mine.bias, 10.0)
+    shifted, plain = refit(mine, psi, y + 10), refit(head(), psi, y)
+    torch.testing.assert_close(shifted.posterior.mean, plain.posterior.mean, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(shifted(psi).mean, plain(psi).mean + 10)
+
+
+@pytest.mark.parametrize("name", [n for n in HEADS if n != "any"])
+def test_every_head_has_a_refit(name):
+    make, labels = HEADS[name]
+    mine, psi, y = make(H), torch.randn(N, H), labels(N)
+    bound = refit(mine, psi, y)
+    outputs = mine.likelihood.latents
+    assert bound.ood_score(psi).shape == (N,)
+    assert bound.leverage(psi).shape == ((N,) if outputs == 1 else (N, outputs))
+    assert bound.sample_weights(2).shape == (2, outputs, H)
+    # the effective number of parameters of each output
+    total = bound.leverage(psi).sum(0)
+    assert ((total > 0) & (total <= H)).all()
+    if name in ("ordinal", "poisson", "negbinomial"):
+        with pytest.raises(TypeError, match=r"`head` must regress on a real target.*head\(psi\)"):
+            bound(psi)
+    else:
+        assert bound(psi).log_prob(y).isfinite().all()
+
+
+def test_replicates_are_refitted_each_on_its_own():
+    psi, y = torch.randn(3, N, H), torch.randn(3, N)
+    stack = refit(RegressionHead(H, replicates=(3,), bias=False), psi, y)
+    for r in range(3):
+        one = refit(head(), psi[r], y[r])
+        torch.testing.assert_close(
+            stack.posterior.mean[r], one.posterior.mean, rtol=1e-8, atol=1e-10
+        )
+        torch.testing.assert_close(stack.alpha[r], one.alpha, rtol=1e-8, atol=0)
+        torch.testing.assert_close(stack.leverage(psi)[r], one.leverage(psi[r]))
+
+
+def heteroscedastic(n, g):
+    psi = torch.randn(n, H, generator=g)
+    std = (0.1 + psi[:, 0] ** 2).sqrt()
+    return psi, psi @ torch.linspace(-1, 1, H) + std * torch.randn(n, generator=g), std
+
+
+@pytest.mark.parametrize("added", ["diag", "full", "lowrank"])
+def test_a_hybrid_keeps_the_mean_and_learns_the_variance(added):
+    g = torch.Generator().manual_seed(0)
+    psi, y, _ = heteroscedastic(800, g)
+    test, target, std = heteroscedastic(4000, g)
+    closed, both = refit(head(), psi, y), refit(head(), psi, y, hybrid=True, added=added)
+    torch.testing.assert_close(both(test).mean, closed(test).mean)
+    oracle = torch.distributions.Normal(closed(test).mean, std).log_prob(target).mean()
+    score = lambda bound: bound(test).log_prob(target).mean()
+    assert score(closed) < oracle - 0.15
+    assert score(both) > oracle - 0.03
+    assert np.corrcoef(both(test).variance.detach(), std**2)[0, 1] > 0.98
+    torch.testing.assert_close(both.ood_score(test), closed.ood_score(test))
+
+
+def test_a_hybrid_is_free_of_units():
+    """y -> a y, psi -> c psi: the same fit in other units."""
+    g = torch.Generator().manual_seed(0)
+    psi, y, _ = heteroscedastic(300, g)
+    base = refit(head(), psi, y, hybrid=True, steps=100)
+    other = refit(head(), 1e-3 * psi, 1e4 * y, hybrid=True, steps=100)
+    torch.testing.assert_close(other(1e-3 * psi).mean / 1e4, base(psi).mean, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(other(1e-3 * psi).stddev / 1e4, base(psi).stddev, rtol=1e-6, atol=0)
+
+
+def test_a_hybrid_of_batches_and_with_validation():
+    g = torch.Generator().manual_seed(0)
+    psi, y, _ = heteroscedastic(400, g)
+    held = heteroscedastic(200, g)[:2]
+    loader = DataLoader(TensorDataset(psi, y), batch_size=100)
+    closed = refit(head(), psi, y)
+    both = refit(head(), loader, hybrid=True, validation=held, steps=300)
+    score = lambda bound: bound(held[0]).log_prob(held[1]).mean()
+    assert score(both) > score(closed) + 0.1
+    never = refit(head(), psi, y, hybrid=True, validation=held, steps=301, lr=1e-9)
+    assert score(both) > score(never)
+    assert not both.added.noise.requires_grad
+    both.update(*held)
+    assert both(psi).variance.isfinite().all()
+
+
+REFUSED = {
+    "no targets": (lambda: refit(head(), torch.randn(N, H)), r"`y` must be given with a tensor of features, but got None"),
+    "targets twice": (lambda: refit(head(), [data()], torch.randn(N)), r"`y` must be None when `features` gives pairs"),
+    "not pairs": (lambda: refit(head(), [torch.randn(N, H)]), r"`features` must give pairs \(psi, y\), but got Tensor"),
+    "nothing": (lambda: refit(head(), []), r"`features` must give at least one batch, but got none"),
+    "read once": (lambda: refit(head(), iter([data()]), hybrid=True), r"`features` must be readable more than once for a hybrid"),
+    "NaN": (lambda: refit(head(), torch.full((N, H), torch.nan), torch.randn(N)), r"`psi` must be finite"),
+    "width": (lambda: refit(head(), *data(h=3)), r"`psi` must have shape \(N, 5\)"),
+    "hyper": (lambda: refit(head(), *data(), hyper="best"), r"`hyper` must be one of 'evidence', 'head', but got 'best'"),
+    "added": (lambda: refit(head(), *data(), hybrid=True, added="none"), r"`added` must be one of 'diag', 'full', 'lowrank'"),
+    "a user's factor": (lambda: refit(HEADS["any"][0](H), *data()), r"`head` must have a likelihood of its own kind"),
+    "a probit's noise": (lambda: refit(HEADS["probit"][0](H), torch.randn(N, H), torch.ones(N).long(), hyper="head"), r"`hyper` must be 'evidence' for a likelihood that has no Gaussian noise"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_input(case):
+    attempt, message = REFUSED[case]
+    with pytest.raises((ValueError, TypeError), match=message):
+        attempt()
+
+
+def test_fewer_rows_than_features():
+    psi, y = data(n=3)
+    bound = refit(head(), psi, y)
+    assert bound(psi).log_prob(y).isfinite().all()
+    assert (bound.leverage(psi) < 1).all()
+
+
+def test_evidence_maximiser_broadcasts():
+    values, along = torch.rand(2, 1, H) + 0.1, torch.randn(2, 3, H)
+    square, count = 10 + along.square().sum(-1), torch.tensor(50.0)
+    alpha, noise = maximise_evidence(values, along, square, count)
+    assert alpha.shape == noise.shape == (2, 3)
+    one = maximise_evidence(values[1], along[1, [2]], square[1, [2]], count)
+    torch.testing.assert_close(alpha[1, [2]], one[0])
