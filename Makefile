@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+ONCE = @echo "Installing into $(VENV), once; most of the time goes to PyTorch ..."
 
 .PHONY: demo test lint types clean
 
@@ -24,14 +25,15 @@ clean:
 
 # The build backend is installed beside the package, so that constraints.txt pins it too.
 $(VENV)/base.done: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) hatchling editables
-	touch $@
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(ONCE)
+	@$(PIP) hatchling editables
+	@touch $@
 
 $(VENV)/demo.done: $(VENV)/base.done
-	$(PIP) --no-build-isolation -e ".[plots]"
-	touch $@
+	@$(PIP) --no-build-isolation -e ".[plots]"
+	@touch $@
 
 $(VENV)/test.done: $(VENV)/base.done
-	$(PIP) --no-build-isolation -e ".[dev]"
-	touch $@
+	@$(PIP) --no-build-isolation -e ".[dev]"
+	@touch $@
