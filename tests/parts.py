@@ -5,7 +5,7 @@ import torch
 from scipy import special, stats
 
 from scroll import METHODS, ClassificationHead, CountHead, Head, OrdinalHead, RegressionHead
-from scroll.beliefs import Diag, Full, FullPlus, Isotropic, LowRank, Scaled, Spectral, Sum
+from scroll.covariances import Diag, Full, FullPlus, Isotropic, LowRank, Scaled, Spectral, Sum
 from scroll.factors import (
     BernoulliLogit,
     Bounded,

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from torch.distributions import LowRankMultivariateNormal, MultivariateNormal, kl_divergence
 
 from parts import COVARIANCES, lower, orthogonal
-from scroll.beliefs import Belief, Diag, Full, Isotropic, LowRank, Point, Scaled, Spectral, Sum
+from scroll.beliefs import Belief
+from scroll.covariances import Diag, Full, Isotropic, LowRank, Point, Scaled, Spectral, Sum
 from scroll.linalg import eye_like, inverse_root, log_det_and_quad, matvec
 
 H, N = 4, 6

@@ -13,8 +13,9 @@ from torch.distributions import MultivariateNormal
 
 from oracles import linear_gp, normal_log_density
 from scroll import METHODS, Problem, RegressionHead
-from scroll.beliefs import Belief, Diag, Full, Moments, Point
+from scroll.beliefs import Belief, Moments
 from scroll.cavities import leave_one_out, sequential, shared
+from scroll.covariances import Diag, Full, Point
 from scroll.factors import Gaussian, Ordinal, Poisson, Probit
 from scroll.objectives import expected_log, log_marginal, minus_kl, spread_weight
 from scroll.quadrature import log_expect_at_mode

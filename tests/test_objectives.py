@@ -6,8 +6,9 @@ import torch
 
 from parts import CONJUGATE, FACTORS, FREE, HEADS, SEARCHES_A_MODE, make_head
 from scroll import METHODS, Objective, Problem
-from scroll.beliefs import Belief, Diag, Full, LowRank, Moments
+from scroll.beliefs import Belief, Moments
 from scroll.cavities import leave_one_out, sequential, shared
+from scroll.covariances import Diag, Full, LowRank
 from scroll.factors import Gaussian, Probit
 from scroll.objectives import expected_log, log_evidence, minus_kl, none, ridge
 from scroll.routes import conjugate, conjugate_diag, filtered_diag, free, hybrid

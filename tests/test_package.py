@@ -4,10 +4,15 @@ import json
 import re
 import subprocess
 import sys
+from importlib.metadata import distributions
 from pathlib import Path
 
-import pytest
-import tomllib
+from packaging.requirements import Requirement
+
+try:
+    import tomllib
+except ImportError:  # Python 3.10
+    import tomli as tomllib
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -57,10 +62,3 @@ def _plain(name):
 def test_the_package_is_typed_and_licensed():
     assert (ROOT / "src/scroll/py.typed").exists()
     assert "Apache License" in (ROOT / "LICENSE").read_text()
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "src").rglob("*.py")), ids=lambda p: p.stem)
-def test_files_keep_to_one_idea(path):
-    text = path.read_text()
-    assert len(text.splitlines()) <= 360
-    assert text.lstrip().startswith(('"""', "'''"))

@@ -1,8 +1,9 @@
 """SCROLL: honest predictive distributions from a neural network."""
 
-from . import beliefs, factors, likelihoods, metrics, predictive
+from . import beliefs, covariances, factors, likelihoods, metrics, predictive
 from .checks import unchecked
-from .heads import ClassificationHead, CountHead, Head, OrdinalHead, RegressionHead
+from .head import Head
+from .heads import ClassificationHead, CountHead, OrdinalHead, RegressionHead
 from .objectives import METHODS, Objective
 from .refit import Refit, refit
 from .routes import Problem
@@ -20,6 +21,7 @@ __all__ = [
     "Refit",
     "RegressionHead",
     "beliefs",
+    "covariances",
     "factors",
     "likelihoods",
     "metrics",

@@ -3,7 +3,8 @@
 import torch
 from torch.linalg import solve_triangular
 
-from .beliefs import Belief, Diag, Moments, Sum
+from .beliefs import Belief, Moments
+from .covariances import Diag, Sum
 from .linalg import cholesky, diagonal, eye_like, matvec
 from .routes import Filtered, Problem, conjugate, posterior, sites
 

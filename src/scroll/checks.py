@@ -58,6 +58,11 @@ def positive(name: str, x: object) -> Tensor:
     return t
 
 
+def positive_int(name: str, number: int) -> None:
+    """`number` is a positive integer."""
+    must(isinstance(number, int) and number > 0, name, "be a positive integer", repr(number))
+
+
 def tensor(name: str, x: object) -> None:
     """`x` is a tensor."""
     must(

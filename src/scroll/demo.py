@@ -11,7 +11,8 @@ from rich.progress import Progress
 from rich.table import Table
 from torch import Tensor, nn
 
-from .heads import Head, RegressionHead
+from .head import Head
+from .heads import RegressionHead
 from .metrics import calibration_error, nll, rmse
 from .plots import predictive_band, pyplot
 from .predictive import Normal

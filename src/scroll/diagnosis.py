@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from .beliefs import Belief, Point, Spread
+from .beliefs import Belief
+from .covariances import Point, Spread
 from .factors import Gaussian
 from .linalg import inverse_root
 from .objectives import log_evidence
 
 if TYPE_CHECKING:
-    from .heads import Head
+    from .head import Head
 
 COLLAPSED = 1e-3  # share of the predictive variance below which the noise carries nothing
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from .beliefs import Diag, Full, LowRank, Point, Spread
+from .covariances import Diag, Full, LowRank, Point, Spread
 
 
 class FullFamily(nn.Module):

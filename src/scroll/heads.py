@@ -1,19 +1,11 @@
-"""Bayesian last layers: `nn.Module`s that a PyTorch user puts on a body.
-
-A head holds parameters and names three parts: a likelihood, a covariance family and a row of
-`METHODS`. The mathematics is theirs.
-"""
+"""The heads by name: each composes `Head` with the likelihood of its labels."""
 
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from .beliefs import Belief, Diag, Full, Moments, Sum
-from .checks import finite, looking, must, one_of, positive, tensor
-from .diagnosis import Diagnosis, diagnose
-from .factors import Gaussian
-from .families import FAMILIES
+from .checks import must, one_of, positive_int
+from .head import Head
 from .likelihoods import (
     Binary,
     CountLikelihood,
@@ -24,235 +16,6 @@ from .likelihoods import (
     OrdinalLikelihood,
     Replicates,
 )
-from .objectives import METHODS, Objective, squared_error
-from .routes import Problem, hybrid
-
-
-class Head(nn.Module):
-    """A Gaussian belief over the last layer's weights.
-
-    Args:
-        in_features: number of features H that the body gives.
-        likelihood: the observation model; `scroll.likelihoods` has them.
-        covariance: "full", "diag", "lowrank" or "none", the family of S.
-        method: a method of `scroll.METHODS` that exists for this covariance.
-        beta: weight each point's score by its detached V^beta; 0.5 keeps a deep body from
-            giving up on hard points (Gaussian likelihoods only).
-        alpha: where the prior precision starts; for a method that does not learn it, what it
-            stays at.
-        prior_weight: multiplies the prior term; 1 is the method as defined.
-        floor: eps in S + eps I, absolute; "none" has none.
-        rank: number of directions of "lowrank".
-        init_std: where the standard deviations of S start.
-        bias: add a learned offset to each latent, as `nn.Linear` does.
-        replicates: leading axes of independent copies of this head.
-    """
-
-    conditioned: Tensor
-    posterior_mean: Tensor
-    posterior_scale: Tensor
-
-    def __init__(
-        self,
-        in_features: int,
-        likelihood: Likelihood,
-        *,
-        covariance: str = "full",
-        method: str = "scroll",
-        beta: float = 0.0,
-        alpha: float = 1.0,
-        prior_weight: float = 1.0,
-        floor: float = 1e-4,
-        rank: int = 16,
-        init_std: float = 0.1,
-        bias: bool = True,
-        replicates: Replicates = (),
-    ):
-        super().__init__()
-        _positive_int("in_features", in_features)
-        _positive_int("rank", rank)
-        for name, number in (("beta", beta), ("floor", floor), ("prior_weight", prior_weight)):
-            must(number >= 0, name, "be zero or positive", number)
-        positive("init_std", init_std)
-        self.objective = row(method, covariance)
-        self.method, self.covariance = method, covariance
-        self.in_features, self.replicates = in_features, tuple(replicates)
-        self.beta, self.prior_weight = float(beta), float(prior_weight)
-        self.likelihood = likelihood
-        self._check_parts()
-
-        lead = (*self.replicates, likelihood.latents)
-        shape = (*lead, in_features)
-        self.log_alpha = nn.Parameter(
-            positive("alpha", float(alpha)).log().expand(lead).clone(),
-            requires_grad=self.objective.learns_alpha,
-        )
-        self.bias = nn.Parameter(torch.zeros(lead)) if bias else None
-        self.mean = self.family = self.log_site_noise = None
-        if self.objective.batches:
-            self.mean = nn.Parameter(torch.empty(shape).uniform_(-1, 1) * in_features**-0.5)
-        if self.objective.batches or self.objective.route is hybrid:
-            self.family = FAMILIES[covariance](shape, init_std, floor, rank)
-        if self.objective.route is hybrid:
-            self.log_site_noise = nn.Parameter(torch.zeros(lead))
-        if not self.objective.batches:
-            spread = shape if self.objective.diagonal else (*shape, in_features)
-            self.register_buffer("posterior_mean", torch.zeros(shape))
-            self.register_buffer("posterior_scale", torch.zeros(spread))
-            self.register_buffer("conditioned", torch.tensor(False))
-
-    def loss(self, psi: Tensor, y: Tensor, total: int | None = None) -> Tensor:
-        """(mean of -score over the batch) + (-prior term)/total, one number a replicate.
-
-        Its expectation over batches is the method's loss on all the data divided by `total`.
-
-        Args:
-            psi: features, (..., N, H).
-            y: targets or labels, (..., N), or (..., N, K) for K outputs.
-            total: number of rows in the whole training set.
-        """
-        problem = self.problem(psi, y)
-        n = problem.y.shape[-1]
-        must(
-            isinstance(total, int) and total >= n,
-            "total",
-            f"be the number of training rows, an integer of at least the {n} given here",
-            repr(total),
-            "Pass total=len(dataset): it weighs the prior against the data.",
-        )
-        must(
-            self.objective.batches or total == n,
-            "psi",
-            f"hold all {total} training rows for method {self.method!r}, whose belief is bound "
-            "to all the data",
-            f"{n} rows",
-            "Train in one batch, or use method 'scroll' and scroll.refit afterwards.",
-        )
-        losses = self.objective.loss(problem, total, self.beta, self.prior_weight)
-        return losses.sum(-1) / total  # type: ignore[operator]
-
-    def forward(self, psi: Tensor) -> Any:
-        """The predictive distribution of each row of psi (..., N, H)."""
-        self.check_features(psi)
-        return self.likelihood.predict(self.message(psi))
-
-    def message(self, psi: Tensor) -> Moments:
-        """q(f): the latents' means and variances, (..., K, N)."""
-        at = self.belief().project(psi.unsqueeze(-3))
-        return Moments(at.mean + self._offset, at.var)
-
-    def belief(self) -> Belief:
-        """q(w), (..., K, H)."""
-        if self.mean is not None and self.family is not None:
-            return Belief(self.mean, self.family())
-        must(
-            not looking() or bool(self.conditioned),
-            "head",
-            "be given the training data before it predicts with a bound belief",
-            f"method {self.method!r} without it",
-            "Call head.condition(psi, y) after training.",
-            RuntimeError,
-        )
-        diagonal = self.objective.diagonal
-        cov = Diag(self.posterior_scale) if diagonal else Full(self.posterior_scale)
-        return Belief(self.posterior_mean, Sum(cov, self.family()) if self.family else cov)
-
-    @torch.no_grad()
-    def condition(self, psi: Tensor, y: Tensor) -> "Head":
-        """Compute and keep the belief that `method` binds to all the training data."""
-        must(
-            not self.objective.batches,
-            "method",
-            "bind the belief to data",
-            repr(self.method),
-            "Nothing is to be done: its belief is already there. See scroll.refit.",
-        )
-        belief = self.objective.route(self.problem(psi, y))
-        cov: Any = belief.cov.base if isinstance(belief.cov, Sum) else belief.cov
-        self.posterior_mean.copy_(belief.mean)
-        self.posterior_scale.copy_(cov.var if isinstance(cov, Diag) else cov.scale)
-        self.conditioned.fill_(True)
-        return self
-
-    @torch.no_grad()
-    def fit_noise(self, psi: Tensor, y: Tensor) -> "Head":
-        """Set each output's noise to the root mean square residual, as MAP-type methods do."""
-        factor = self.likelihood.factor()
-        must(
-            isinstance(factor, Gaussian),
-            "likelihood",
-            "be Gaussian to have a noise",
-            type(factor).__name__,
-            error=TypeError,
-        )
-        residual = self.problem(psi, y).y - self.message(psi).mean
-        self.likelihood.log_noise.copy_(residual.square().mean(-1).sqrt().log())  # type: ignore[attr-defined]
-        return self
-
-    def diagnose(self, psi: Tensor | None = None) -> Diagnosis:
-        """The two non-identifications of a freed belief, in words (Cor. pathologies).
-
-        Args:
-            psi: features to measure the spread on; without them, features of unit mean square.
-        """
-        return diagnose(self, psi)
-
-    def problem(self, psi: Tensor, y: Tensor) -> Problem:
-        """What the objective sees: checked features (..., 1, N, H), targets (..., K, N)."""
-        self.check_features(psi)
-        tensor("y", y)
-        belief = self.belief() if self.objective.batches else None
-        added = self.family() if self.family is not None and belief is None else None
-        site = None if self.log_site_noise is None else Gaussian(self.log_site_noise.exp())
-        return Problem(
-            psi.unsqueeze(-3),
-            self.likelihood.encode(y, psi.shape[:-1]),
-            self.likelihood.factor(),
-            self.log_alpha.exp(),
-            free=belief,
-            added=added,
-            offset=self._offset,
-            site=site,
-        )
-
-    @property
-    def _offset(self) -> Tensor | float:
-        return 0.0 if self.bias is None else self.bias[..., None]
-
-    def check_features(self, psi: Tensor) -> None:
-        """Refuse features that this head was not made for."""
-        tensor("psi", psi)
-        want = (*self.replicates, "N", self.in_features)
-        must(
-            psi.dim() == len(want)
-            and psi.shape[-1] == self.in_features
-            and psi.shape[:-2] == self.replicates,
-            "psi",
-            f"have shape ({', '.join(map(str, want))})",
-            tuple(psi.shape),
-        )
-        must(psi.shape[-2] > 0, "psi", "hold at least one row", "an empty batch")
-        must(
-            psi.is_floating_point(), "psi", "be a floating-point tensor", psi.dtype, error=TypeError
-        )
-        finite("psi", psi)
-
-    def _check_parts(self) -> None:
-        factor = self.likelihood.factor()
-        bound = not self.objective.batches or self.objective.score is squared_error
-        for name, needed in ((f"method {self.method!r}", bound), ("beta > 0", self.beta > 0)):
-            must(
-                isinstance(factor, Gaussian) or not needed,
-                "likelihood",
-                f"be Gaussian for {name}",
-                type(factor).__name__,
-                "Use method 'scroll' with beta=0, which takes every likelihood.",
-                TypeError,
-            )
-
-    def extra_repr(self) -> str:
-        parts = {"in_features": self.in_features, "covariance": self.covariance}
-        return ", ".join(f"{k}={v!r}" for k, v in {**parts, "method": self.method}.items())
 
 
 class RegressionHead(Head):
@@ -270,7 +33,7 @@ class RegressionHead(Head):
         replicates: Replicates = (),
         **head: Any,
     ):
-        _positive_int("out_features", out_features)
+        positive_int("out_features", out_features)
         super().__init__(
             in_features,
             GaussianLikelihood(out_features, noise, replicates),
@@ -387,21 +150,3 @@ class CountHead(Head):
             replicates=replicates,
             **head,
         )
-
-
-def row(method: str, covariance: str) -> Objective:
-    """`METHODS["method-covariance"]`, or an error that says what there is."""
-    names = list(dict.fromkeys(key.rpartition("-")[0] for key in METHODS))
-    one_of("method", method, names)
-    families = [key.rpartition("-")[2] for key in METHODS if key.rpartition("-")[0] == method]
-    one_of(
-        "covariance",
-        covariance,
-        families if covariance in FAMILIES else FAMILIES,
-        f"These exist for method {method!r}; method 'scroll' takes every covariance.",
-    )
-    return METHODS[f"{method}-{covariance}"]
-
-
-def _positive_int(name: str, number: int) -> None:
-    must(isinstance(number, int) and number > 0, name, "be a positive integer", repr(number))

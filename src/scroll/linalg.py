@@ -82,7 +82,7 @@ class _LogDetQuad(torch.autograd.Function):
         ctx.save_for_backward(inverse, z)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
         (inverse, z), (by_det, by_quad) = ctx.saved_tensors, grads[:2]
         along = by_quad[..., None] * z

@@ -15,13 +15,14 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ._value import value
-from .beliefs import Belief, Moments, Scaled, Spectral, Spread, Sum
+from .beliefs import Belief, Moments
 from .cavities import leave_one_out
 from .checks import must, one_of, tensor
+from .covariances import Scaled, Spectral, Spread, Sum
 from .evidence import maximise_evidence
 from .factors import Gaussian
 from .families import FAMILIES
-from .heads import Head
+from .head import Head
 from .linalg import diagonal, matvec
 from .routes import Problem
 

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from ._value import value
-from .beliefs import Belief, Diag, Full, Moments, Spread, Sum
+from .beliefs import Belief, Moments
+from .covariances import Diag, Full, Spread, Sum
 from .factors import Factor, Gaussian
 from .linalg import diagonal, eye_like, inverse_root, matvec
 
