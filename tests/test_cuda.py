@@ -1,0 +1,71 @@
+"""The same numbers on an accelerator, where there is one."""
+
+import copy
+
+import pytest
+import torch
+
+from parts import CONJUGATE, FREE, HEADS, SEARCHES_A_MODE, make_head
+from scroll import refit
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+N, H = 40, 6
+close = lambda a, b: torch.testing.assert_close(a.cpu(), b.cpu(), rtol=1e-8, atol=1e-9)
+
+
+def moved(head):
+    return copy.deepcopy(head).cuda()
+
+
+@pytest.mark.parametrize("key", [*FREE, *CONJUGATE])
+def test_methods(key):
+    psi, y = torch.randn(N, H), torch.randn(N)
+    here = make_head(key, H)
+    there = moved(here)
+    a, b = here.loss(psi, y, total=N), there.loss(psi.cuda(), y.cuda(), total=N)
+    close(a, b)
+    a.backward()
+    b.backward()
+    for p, q in zip(here.parameters(), there.parameters(), strict=True):
+        if p.grad is not None:
+            close(p.grad, q.grad)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_heads_predict_refit_and_diagnose(name):
+    make, labels = HEADS[name]
+    psi, y = torch.randn(N, H), labels(N)
+    here = make(H)
+    there = moved(here)
+    close(here.loss(psi, y, total=N), there.loss(psi.cuda(), y.cuda(), total=N))
+    p, q = here(psi), there(psi.cuda())
+    close(p.log_prob(y), q.log_prob(y.cuda()))
+    assert str(here.diagnose(psi)) == str(there.diagnose(psi.cuda()))
+    if name == "any":
+        assert q.sample_latent(3).is_cuda
+        return
+    assert q.sample(3, torch.Generator("cuda").manual_seed(0)).is_cuda
+    if hasattr(q, "quantile"):
+        close(p.quantile([0.1, 0.9]).double(), q.quantile([0.1, 0.9]).double())
+    bound, other = refit(here, psi, y), refit(there, psi.cuda(), y.cuda())
+    close(bound.ood_score(psi), other.ood_score(psi.cuda()))
+    assert other.sample_weights(2, torch.Generator("cuda")).is_cuda
+
+
+def test_hybrid_refit():
+    psi, y = torch.randn(N, H), torch.randn(N)
+    here = HEADS["regression"][0](H)
+    there = moved(here)
+    a = refit(here, psi, y, hybrid=True, steps=20)
+    b = refit(there, psi.cuda(), y.cuda(), hybrid=True, steps=20)
+    close(a(psi).variance, b(psi.cuda()).variance)
+
+
+@pytest.mark.parametrize("name", [n for n in HEADS if n not in SEARCHES_A_MODE])
+@pytest.mark.filterwarnings("ignore")
+def test_compiles(name):
+    make, labels = HEADS[name]
+    psi, y = torch.randn(N, H).cuda(), labels(N).cuda()
+    head = make(H).cuda()
+    compiled = torch.compile(head.loss, fullgraph=True)
+    close(compiled(psi, y, total=N), head.loss(psi, y, total=N))
