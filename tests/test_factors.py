@@ -10,7 +10,7 @@ from parts import FACTORS
 from scroll.beliefs import Moments
 from scroll.factors import Bounded, Gaussian, Ordinal, Poisson, Probit
 from scroll.factors.ordinal import log_ndtr_difference
-from scroll.quadrature import log_error_bound, log_expect, log_expect_at_mode
+from scroll.quadrature import _hermite, log_error_bound, log_expect, log_expect_at_mode
 
 each = pytest.mark.parametrize("name", FACTORS)
 MEANS = (-30.0, -7.0, 0.0, 3.0, 30.0)
@@ -185,6 +185,15 @@ def _sup(order):
     x = np.linspace(-8, 8, 20001)
     poly = np.polynomial.hermite_e.hermeval(x, [0] * (2 * order - 1) + [1])
     return float(np.log(np.abs(poly * stats.norm.pdf(x)).max()) - 2 * order * np.log(1.005))
+
+
+def test_hermite_nodes_are_numpys():
+    for order in (2, 7, 32, 64):
+        x, log_w = _hermite(order)
+        nodes, weights = np.polynomial.hermite_e.hermegauss(order)
+        np.testing.assert_allclose(x, nodes, rtol=1e-11, atol=1e-12)
+        # weights far out are below 1e-16 of the largest, and so is what they add
+        np.testing.assert_allclose(log_w.exp(), weights / weights.sum(), rtol=1e-10, atol=1e-17)
 
 
 def test_bounds_of_a_user_factor():

@@ -5,11 +5,12 @@ import pytest
 import torch
 
 from parts import CONJUGATE, FACTORS, FREE, HEADS, SEARCHES_A_MODE, make_head
-from scroll import METHODS, Objective, Problem
+from scroll import METHODS, Head, Objective, Problem
 from scroll.beliefs import Belief, Moments
 from scroll.cavities import leave_one_out, sequential, shared
 from scroll.covariances import Diag, Full, LowRank
-from scroll.factors import Gaussian, Probit
+from scroll.factors import Bounded, Gaussian, Probit
+from scroll.likelihoods import AnyLikelihood
 from scroll.objectives import expected_log, log_evidence, minus_kl, none, ridge
 from scroll.routes import conjugate, conjugate_diag, filtered_diag, free, hybrid
 
@@ -152,6 +153,14 @@ def test_every_head_compiles_whole(name):
         compiled = torch.compile(head.loss, fullgraph=True, backend="aot_eager")
         torch.testing.assert_close(compiled(psi, y, total=N), head.loss(psi, y, total=N))
         torch._dynamo.reset()
+
+
+@compiling
+def test_a_users_factor_on_the_belief_compiles_whole():
+    factor = Bounded(lambda y, f: torch.nn.functional.logsigmoid(y * f), "belief", 16)
+    head, psi, y = Head(H, AnyLikelihood(factor)), torch.randn(N, H), torch.ones(N)
+    compiled = torch.compile(head.loss, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(psi, y, total=N), head.loss(psi, y, total=N))
 
 
 @pytest.mark.parametrize("key", ["scroll-full", "scroll-lowrank", "closed-full"])
