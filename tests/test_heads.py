@@ -10,8 +10,9 @@ from scipy import stats
 import scroll
 from parts import CONJUGATE, HEADS, make_head
 from scroll import ClassificationHead, CountHead, Head, OrdinalHead, RegressionHead
-from scroll.factors import Bounded
+from scroll.factors import Bounded, NegativeBinomial, Poisson
 from scroll.likelihoods import AnyLikelihood, OrdinalLikelihood
+from scroll.predictive import Count
 
 N, H = 24, 5
 
@@ -123,6 +124,113 @@ def test_count_distribution_functions_add_up_the_probabilities():
             total = log_probs[: j + 1].exp().sum(0)
             torch.testing.assert_close(p.cdf(j.expand(N)), total, rtol=1e-9, atol=1e-12)
         assert (p.cdf(torch.full((N,), -1)) == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_quantiles_of_large_counts_come_back(dtype):
+    """Above 2^24 (2^53) not every integer is a float: the search must end all the same."""
+    for mean, var in ((18.0, 0.01), (17.0, 1.0), (5.0, 25.0), (40.0, 1.0)):
+        p = Count(Poisson(), torch.tensor([mean], dtype=dtype), torch.tensor([var], dtype=dtype))
+        want = np.exp(mean + np.sqrt(var) * stats.norm.ppf(0.9))  # Poisson spread is nothing here
+        assert p.quantile(0.9).item() == pytest.approx(want, rel=2e-2)
+
+
+@pytest.mark.parametrize("r", [None, 2.5])
+@pytest.mark.parametrize(
+    ("mean", "var"), [(1.0, 0.01), (3.0, 1.0), (7.0, 1.0), (10.0, 1.0), (3.0, 25.0)]
+)
+def test_count_distribution_functions_are_the_integrals(mean, var, r):
+    """Against scipy's sums over f on a fine grid, on both sides of where the rule changes."""
+    factor = Poisson() if r is None else NegativeBinomial(torch.tensor(r))
+    p = Count(factor, torch.tensor([mean]), torch.tensor([var]))
+    z = np.linspace(-9, 9, 200_001)
+    f = mean + np.sqrt(var) * z
+    weight = stats.norm.pdf(z) * (z[1] - z[0])
+    for k in (0, 3, int(np.exp(mean)), int(np.exp(mean + 1.5 * np.sqrt(var)))):
+        if r is None:
+            given = stats.poisson.cdf(k, np.exp(f))
+        else:
+            given = stats.nbinom.cdf(k, r, r / (r + np.exp(f)))
+        ours = p.cdf(torch.tensor([k])).item()
+        # where the rule changes, what it integrates is as sharp as its nodes resolve: 1e-8
+        assert ours == pytest.approx((weight * given).sum(), abs=1e-8)
+
+
+def test_large_counts_keep_their_digits_in_float32():
+    torch.set_default_dtype(torch.float32)
+    for y in (1e5, 1e6, 1e7):
+        at = scroll.beliefs.Moments(torch.tensor([np.log(y)]).float(), torch.tensor([0.01]))
+        ours = Poisson().log_marginal(torch.tensor([y]), at).item()
+        precise = scroll.beliefs.Moments(at.mean.double(), at.var.double())
+        want = Poisson().log_marginal(torch.tensor([y]).double(), precise).item()
+        assert ours == pytest.approx(want, abs=2e-3 if y < 1e7 else 2e-2)  # f itself has 24 bits
+    for r in (1e4, 1e6, 1e7):
+        ours = NegativeBinomial(torch.tensor(r)).log_prob(torch.tensor([50.0]), torch.tensor([4.0]))
+        want = stats.nbinom.logpmf(50, r, r / (r + np.exp(4.0)))
+        assert ours.item() == pytest.approx(want, abs=1e-3)
+
+
+def test_a_message_without_width_has_finite_gradients():
+    """A ReLU body gives rows of zeros: psi = 0, v = 0."""
+    psi = torch.randn(N, H)
+    psi[:4] = 0
+    for name in HEADS:
+        make, labels = HEADS[name]
+        for method in ("scroll", "elbo"):
+            head, y = make(H, method=method), labels(N)
+            head.loss(psi, y, total=N).backward()
+            grads = [p.grad for p in head.parameters() if p.grad is not None]
+            assert all(g.isfinite().all() for g in grads), name
+
+
+@pytest.mark.parametrize("key", CONJUGATE)
+def test_bound_methods_keep_their_digits_in_float32(key):
+    """More features than points and little noise: the posterior is computed in float64."""
+    psi, y = torch.randn(10, 20), torch.randn(10)
+    precise = make_head(key, 20, noise=1e-3)
+    rough = copy.deepcopy(precise).float()
+    want = precise.loss(psi, y, total=10).item()
+    loss = rough.loss(psi.float(), y.float(), total=10)
+    assert loss.dtype == torch.float32
+    # what float32 features and parameters say of an interpolating fit, computed exactly
+    assert loss.item() == pytest.approx(want, rel=1e-2)
+    loss.backward()
+    assert all(p.grad.isfinite().all() for p in rough.parameters() if p.grad is not None)
+
+
+def test_mixed_precision_stays_in_the_body():
+    torch.set_default_dtype(torch.float32)
+    head, psi, y = RegressionHead(H), torch.randn(N, H), torch.randn(N)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        features = psi.bfloat16()
+        loss, p = head.loss(features, y, total=N), head(features)
+    torch.testing.assert_close(loss, head.loss(features.float(), y, total=N))
+    assert p.variance.dtype == torch.float32
+    torch.testing.assert_close(head(psi.double()).mean, head(psi).mean)
+
+
+def test_a_users_factor_may_have_parameters():
+    class Student(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.log_scale = torch.nn.Parameter(torch.zeros(()))
+
+        def forward(self):
+            scale = self.log_scale.exp()
+            return Bounded(lambda y, f: torch.distributions.Laplace(f, scale).log_prob(y))
+
+    head = Head(H, AnyLikelihood(Student()))
+    head.loss(torch.randn(N, H), torch.randn(N), total=N).backward()
+    assert head.likelihood.given.log_scale.grad.isfinite()
+
+
+def test_heads_cross_vmap_unchecked():
+    """A stack by torch.func is the stack by leading axes."""
+    head, psi, y = RegressionHead(H), torch.randn(3, N, H), torch.randn(3, N)
+    with scroll.unchecked():
+        stacked = torch.vmap(lambda a, b: head.loss(a, b, total=N))(psi, y)
+    for r in range(3):
+        torch.testing.assert_close(stacked[r], head.loss(psi[r], y[r], total=N))
 
 
 def test_normal_predictive_is_scipys():
@@ -319,6 +427,9 @@ MADE = {
     "falling thresholds": (lambda: OrdinalHead(H, 4, thresholds=torch.tensor([0.0, 1.0, 0.5])), r"`thresholds` must increase strictly, but got \[0.0, 1.0, 0.5\]. Sort"),
     "equal thresholds": (lambda: OrdinalHead(H, 3, thresholds=torch.tensor([1.0, 1.0])), r"`thresholds` must increase strictly"),
     "too few thresholds": (lambda: OrdinalHead(H, 4, thresholds=torch.tensor([0.0])), r"`thresholds` must have one entry less than the 4 levels"),
+    "replicates 3": (lambda: RegressionHead(H, replicates=3), r"`replicates` must be a tuple of positive integers, but got 3. Twenty"),
+    "scale of no probit": (lambda: ClassificationHead(H, 3, "gaussreg", scale=2.0), r"`scale` must be left out for likelihood 'gaussreg'"),
+    "vbll of classes": (lambda: ClassificationHead(H, 3, method="vbll"), r"`likelihood` must be Gaussian for method 'vbll'"),
     "scale zero": (lambda: ClassificationHead(H, 3, scale=0.0), r"`scale` must be positive"),
 }  # fmt: skip
 

@@ -36,3 +36,10 @@ def test_a_right_predictive_is_calibrated_and_a_wrong_one_is_not():
     one, zero = torch.ones(20_000), torch.zeros(20_000)
     assert metrics.calibration_error(Normal(zero, one, zero), y) < 0.01
     assert metrics.calibration_error(Normal(zero, 9 * one, zero), y) > 0.15
+
+
+def test_a_column_of_targets_is_refused():
+    p, y, _ = example()
+    for metric in (metrics.nll, metrics.rmse, metrics.calibration_error):
+        with pytest.raises(ValueError, match=r"`y` must have the shape \(500,\) of the predictive"):
+            metric(p, y[:, None])

@@ -136,23 +136,47 @@ def test_weights_are_drawn_from_the_posterior():
     psi, y = data()
     bound = refit(head(), psi, y)
     g = torch.Generator().manual_seed(0)
-    w = bound.sample_weights(100_000, g)
+    functions = bound.sample_weights(100_000, g)
+    w = functions.weight
     assert w.shape == (100_000, 1, H)
     # a sample covariance of n draws is off by about S/sqrt(n), n = 100,000
     s = bound.posterior.cov.dense()[0]
     torch.testing.assert_close(w.mean(0), bound.posterior.mean, rtol=0.02, atol=0.01)
     torch.testing.assert_close(w[:, 0].T.cov(), s, rtol=0, atol=0.02 * s.max().item())
-    functions = w[:3, 0] @ psi.mT
-    assert functions.shape == (3, N)
+    assert functions(psi).shape == (100_000, N)
+    torch.testing.assert_close(functions(psi)[0], psi @ w[0, 0])
+    # the functions' spread is the epistemic variance, known from n draws to 1 part in 200
+    torch.testing.assert_close(functions(psi).var(0), bound.epistemic(psi), rtol=0.03, atol=0)
 
 
 def test_a_bias_is_taken_off_and_put_back():
     psi, y = data()
     mine = RegressionHead(H)
     torch.nn.init.constant_(mine.bias, 10.0)
-    shifted, plain = refit(mine, psi, y + 10), refit(head(), psi, y)
+    shifted, plain = refit(mine, psi, y + 10), refit(RegressionHead(H), psi, y)
     torch.testing.assert_close(shifted.posterior.mean, plain.posterior.mean, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(shifted(psi).mean, plain(psi).mean + 10)
+    draws = shifted.sample_weights(20_000, torch.Generator().manual_seed(0))(psi)
+    # the mean of 20,000 draws is known to their sd/141
+    error = (draws.mean(0) - shifted(psi).mean).abs() / shifted.epistemic(psi).sqrt()
+    assert error.max() < 5 / 141
+
+
+def test_a_bias_is_one_more_feature():
+    psi, y = data()
+    with_one = torch.cat([psi, torch.ones(N, 1)], -1)
+    bound, theirs = refit(RegressionHead(H), psi, y + 3), flat_ridge(with_one, y + 3)
+    assert bound.posterior.mean.shape == (1, H + 1)
+    np.testing.assert_allclose(bound.posterior.mean[0].detach(), theirs.coef_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["probit", "logit", "ova", "gaussreg"])
+def test_classes_that_are_rare_stay_rare(name):
+    g = torch.Generator().manual_seed(0)
+    psi = torch.randn(2000, H, generator=g)
+    y = (torch.rand(2000, generator=g) < 0.05).long()
+    p = refit(HEADS[name][0](H), psi, y)(psi).probs[:, 1]
+    assert p.mean() < 0.1
 
 
 @pytest.mark.parametrize("name", [n for n in HEADS if n != "any"])
@@ -163,10 +187,12 @@ def test_every_head_has_a_refit(name):
     outputs = mine.likelihood.latents
     assert bound.ood_score(psi).shape == (N,)
     assert bound.leverage(psi).shape == ((N,) if outputs == 1 else (N, outputs))
-    assert bound.sample_weights(2).shape == (2, outputs, H)
+    drawn = bound.sample_weights(2)
+    assert drawn.weight.shape == (2, outputs, H)
+    assert drawn(psi).shape == ((2, N) if outputs == 1 else (2, N, outputs))
     # the effective number of parameters of each output
     total = bound.leverage(psi).sum(0)
-    assert ((total > 0) & (total <= H)).all()
+    assert ((total > 0) & (total <= H + 1)).all()
     if name in ("ordinal", "poisson", "negbinomial"):
         with pytest.raises(TypeError, match=r"`head` must regress on a real target.*head\(psi\)"):
             bound(psi)
@@ -233,11 +259,33 @@ def test_a_hybrid_of_batches_and_with_validation():
     assert both(psi).variance.isfinite().all()
 
 
+def test_hybrid_replicates_keep_each_its_own_best():
+    g = torch.Generator().manual_seed(0)
+    psi = torch.randn(2, 200, H, generator=g)
+    std = torch.stack([0.1 + psi[0, :, 0].abs(), torch.ones(200)])
+    y = psi.sum(-1) + std * torch.randn(2, 200, generator=g)
+    train, held = (psi[:, :120], y[:, :120]), (psi[:, 120:], y[:, 120:])
+    stack = refit(
+        RegressionHead(H, replicates=(2,), bias=False), *train, hybrid=True, validation=held
+    )
+    for r in range(2):
+        one = refit(
+            head(), psi[r, :120], y[r, :120], hybrid=True, validation=(held[0][r], held[1][r])
+        )
+        torch.testing.assert_close(stack.added.noise[r], one.added.noise, rtol=1e-8, atol=0)
+        torch.testing.assert_close(stack(psi).variance[r], one(psi[r]).variance, rtol=1e-8, atol=0)
+
+
 REFUSED = {
     "no targets": (lambda: refit(head(), torch.randn(N, H)), r"`y` must be given with a tensor of features, but got None"),
     "targets twice": (lambda: refit(head(), [data()], torch.randn(N)), r"`y` must be None when `features` gives pairs"),
     "not pairs": (lambda: refit(head(), [torch.randn(N, H)]), r"`features` must give pairs \(psi, y\), but got Tensor"),
     "nothing": (lambda: refit(head(), []), r"`features` must give at least one batch, but got none"),
+    "numpy": (lambda: refit(head(), np.zeros((N, H)), np.zeros(N)), r"`features` must be a torch.Tensor, but got ndarray"),
+    "not a head": (lambda: refit(torch.nn.Linear(H, 1), *data()), r"`head` must be a scroll head, but got Linear"),
+    "only zeros": (lambda: refit(head(), torch.zeros(N, H), torch.randn(N)), r"`psi` must not be zero in every row"),
+    "no spread": (lambda: refit(head(), torch.randn(N, H), torch.zeros(N)), r"`y` must differ from the head's bias"),
+    "validation": (lambda: refit(head(), *data(), hybrid=True, validation=torch.zeros(3)), r"`validation` must give pairs"),
     "read once": (lambda: refit(head(), iter([data()]), hybrid=True), r"`features` must be readable more than once for a hybrid"),
     "NaN": (lambda: refit(head(), torch.full((N, H), torch.nan), torch.randn(N)), r"`psi` must be finite"),
     "width": (lambda: refit(head(), *data(h=3)), r"`psi` must have shape \(N, 5\)"),

@@ -1,7 +1,7 @@
 """Immutable tensor values that vmap, compile and export can see through."""
 
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, TypeVar
 
 import torch
 from typing_extensions import dataclass_transform
@@ -15,3 +15,14 @@ def value(cls: type[T]) -> type[T]:
     cls = dataclass(frozen=True, eq=False)(cls)
     torch.export.register_dataclass(cls)
     return cls
+
+
+def cast(x: Any, dtype: torch.dtype) -> Any:
+    """A value, named tuple or tensor, with its floating-point tensors in `dtype`."""
+    if isinstance(x, torch.Tensor):
+        return x.to(dtype) if x.is_floating_point() else x
+    if isinstance(x, tuple):
+        return type(x)(*(cast(item, dtype) for item in x))
+    if is_dataclass(x) and not isinstance(x, type):
+        return type(x)(**{f.name: cast(getattr(x, f.name), dtype) for f in fields(x)})
+    return x

@@ -17,8 +17,8 @@ _on = True
 def unchecked() -> Iterator[None]:
     """Within this block, values are not looked at (shapes still are).
 
-    Compiled code never looks at values, so this is for eager loops on an accelerator,
-    where looking at a value waits for the device.
+    Compiled code never looks at values, so this is for eager loops on an accelerator, where
+    looking at a value waits for the device, and for torch.vmap, where there is none to look at.
     """
     global _on
     before, _on = _on, False
@@ -61,6 +61,18 @@ def positive(name: str, x: object) -> Tensor:
 def positive_int(name: str, number: int) -> None:
     """`number` is a positive integer."""
     must(isinstance(number, int) and number > 0, name, "be a positive integer", repr(number))
+
+
+def axes(replicates: tuple[int, ...]) -> tuple[int, ...]:
+    """`replicates` is a tuple of positive integers."""
+    must(
+        isinstance(replicates, tuple) and all(isinstance(r, int) and r > 0 for r in replicates),
+        "replicates",
+        "be a tuple of positive integers",
+        repr(replicates),
+        "Twenty copies are (20,).",
+    )
+    return replicates
 
 
 def tensor(name: str, x: object) -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ._value import cast
 from .beliefs import Belief
-from .covariances import Point, Spread
+from .covariances import Point
 from .factors import Gaussian
-from .linalg import inverse_root
 from .objectives import log_evidence
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ def diagnose(head: Head, psi: Tensor | None = None) -> Diagnosis:
         text = f"Method {head.method!r} binds the belief to the posterior: nothing is left free."
         return Diagnosis(None, None, text)
     belief, factor = head.belief(), head.likelihood.factor()
-    share = _noise_share(factor, belief, psi) if isinstance(factor, Gaussian) else None
+    features = None if psi is None else head.features(psi)
+    share = _noise_share(factor, belief, features) if isinstance(factor, Gaussian) else None
     learned = head.objective.prior is log_evidence and head.log_alpha.requires_grad
     runaway = _runaway(belief) if learned else None
     lines = [_noise_words(share), _alpha_words(runaway, head.log_alpha.exp())]
@@ -63,7 +64,7 @@ def diagnose(head: Head, psi: Tensor | None = None) -> Diagnosis:
 def _noise_share(factor: Gaussian, belief: Belief, psi: Tensor | None) -> Tensor | None:
     if isinstance(belief.cov, Point):
         return None
-    spread = belief.cov.trace() if psi is None else belief.cov.quad(psi.unsqueeze(-3)).mean(-1)
+    spread = belief.cov.trace() if psi is None else belief.cov.quad(psi).mean(-1)
     s2 = factor.var[..., 0]
     return s2 / (s2 + spread)
 
@@ -72,10 +73,11 @@ def _runaway(belief: Belief) -> Tensor | None:
     """tr S^-1 - mu' S^-2 mu: as alpha grows, its gradient has the opposite sign (Eq. dL_dalpha)."""
     if isinstance(belief.cov, Point):  # alpha* = H / |mu|^2, always finite
         return None
-    cov: Spread = belief.cov
-    root = inverse_root(cov.dense().double())
-    solved = root @ (root.mT @ belief.mean.double()[..., None])
-    return root.square().sum((-2, -1)) - solved.square().sum((-2, -1))
+    belief = cast(belief, torch.float64)
+    with torch.enable_grad():  # it is -2 d log N(mu; 0, S + c I) / dc at c = 0, in any family
+        c = torch.zeros_like(belief.mean[..., 0]).requires_grad_()
+        density = belief.cov.plus(c).log_normal(belief.mean.detach())
+        return -2 * torch.autograd.grad(density.sum(), c)[0]
 
 
 def _noise_words(share: Tensor | None) -> str:

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from .beliefs import Belief, Moments
-from .checks import finite, looking, must, one_of, positive, positive_int, tensor
+from .checks import axes, finite, looking, must, one_of, positive, positive_int, tensor
 from .covariances import Diag, Full, Sum
 from .diagnosis import Diagnosis, diagnose
 from .factors import Gaussian
 from .families import FAMILIES
 from .likelihoods import Likelihood, Replicates
-from .objectives import METHODS, Objective, squared_error
+from .objectives import METHODS, Objective, minus_kl_wishart, squared_error
 from .routes import Problem, hybrid
 
 
@@ -68,7 +68,7 @@ class Head(nn.Module):
         positive("init_std", init_std)
         self.objective = row(method, covariance)
         self.method, self.covariance = method, covariance
-        self.in_features, self.replicates = in_features, tuple(replicates)
+        self.in_features, self.replicates = in_features, axes(replicates)
         self.beta, self.prior_weight = float(beta), float(prior_weight)
         self.likelihood = likelihood
         self._check_parts()
@@ -86,7 +86,7 @@ class Head(nn.Module):
         if self.objective.batches or self.objective.route is hybrid:
             self.family = FAMILIES[covariance](shape, init_std, floor, rank)
         if self.objective.route is hybrid:
-            self.log_site_noise = nn.Parameter(torch.zeros(lead))
+            self.log_site_noise = nn.Parameter(likelihood.log_noise.detach().clone())  # type: ignore[attr-defined]
         if not self.objective.batches:
             spread = shape if self.objective.diagonal else (*shape, in_features)
             self.register_buffer("posterior_mean", torch.zeros(shape))
@@ -96,13 +96,17 @@ class Head(nn.Module):
     def loss(self, psi: Tensor, y: Tensor, total: int | None = None) -> Tensor:
         """(mean of -score over the batch) + (-prior term)/total, one number a replicate.
 
-        Its expectation over batches is the method's loss on all the data divided by `total`.
+        Its expectation over batches is the method's loss on all the data divided by `total`
+        (for beta > 0, up to the batch's own normalisation of the weights).
 
         Args:
             psi: features, (..., N, H).
             y: targets or labels, (..., N), or (..., N, K) for K outputs.
             total: number of rows in the whole training set.
         """
+        if _autocast(psi):
+            with torch.autocast(psi.device.type, enabled=False):
+                return self.loss(psi, y, total)
         problem = self.problem(psi, y)
         n = problem.y.shape[-1]
         must(
@@ -125,12 +129,14 @@ class Head(nn.Module):
 
     def forward(self, psi: Tensor) -> Any:
         """The predictive distribution of each row of psi (..., N, H)."""
-        self.check_features(psi)
+        if _autocast(psi):
+            with torch.autocast(psi.device.type, enabled=False):
+                return self(psi)
         return self.likelihood.predict(self.message(psi))
 
     def message(self, psi: Tensor) -> Moments:
         """q(f): the latents' means and variances, (..., K, N)."""
-        at = self.belief().project(psi.unsqueeze(-3))
+        at = self.belief().project(self.features(psi))
         return Moments(at.mean + self._offset, at.var)
 
     def belief(self) -> Belief:
@@ -151,7 +157,10 @@ class Head(nn.Module):
 
     @torch.no_grad()
     def condition(self, psi: Tensor, y: Tensor) -> "Head":
-        """Compute and keep the belief that `method` binds to all the training data."""
+        """Compute and keep the belief that `method` binds to all the training data.
+
+        Again after further training: what is kept does not follow the parameters.
+        """
         must(
             not self.objective.batches,
             "method",
@@ -159,7 +168,7 @@ class Head(nn.Module):
             repr(self.method),
             "Nothing is to be done: its belief is already there. See scroll.refit.",
         )
-        belief = self.objective.route(self.problem(psi, y))
+        belief = self.objective.route(self.objective.precise(self.problem(psi, y)))
         cov: Any = belief.cov.base if isinstance(belief.cov, Sum) else belief.cov
         self.posterior_mean.copy_(belief.mean)
         self.posterior_scale.copy_(cov.var if isinstance(cov, Diag) else cov.scale)
@@ -169,12 +178,11 @@ class Head(nn.Module):
     @torch.no_grad()
     def fit_noise(self, psi: Tensor, y: Tensor) -> "Head":
         """Set each output's noise to the root mean square residual, as MAP-type methods do."""
-        factor = self.likelihood.factor()
         must(
-            isinstance(factor, Gaussian),
+            hasattr(self.likelihood, "log_noise"),
             "likelihood",
             "be Gaussian to have a noise",
-            type(factor).__name__,
+            type(self.likelihood).__name__,
             error=TypeError,
         )
         residual = self.problem(psi, y).y - self.message(psi).mean
@@ -190,14 +198,14 @@ class Head(nn.Module):
         return diagnose(self, psi)
 
     def problem(self, psi: Tensor, y: Tensor) -> Problem:
-        """What the objective sees: checked features (..., 1, N, H), targets (..., K, N)."""
-        self.check_features(psi)
+        """What the objective sees: features (..., 1, N, H), targets (..., K, N)."""
+        features = self.features(psi)
         tensor("y", y)
         belief = self.belief() if self.objective.batches else None
         added = self.family() if self.family is not None and belief is None else None
         site = None if self.log_site_noise is None else Gaussian(self.log_site_noise.exp())
         return Problem(
-            psi.unsqueeze(-3),
+            features,
             self.likelihood.encode(y, psi.shape[:-1]),
             self.likelihood.factor(),
             self.log_alpha.exp(),
@@ -211,8 +219,8 @@ class Head(nn.Module):
     def _offset(self) -> Tensor | float:
         return 0.0 if self.bias is None else self.bias[..., None]
 
-    def check_features(self, psi: Tensor) -> None:
-        """Refuse features that this head was not made for."""
+    def features(self, psi: Tensor) -> Tensor:
+        """psi (..., N, H), checked, as (..., 1, N, H) in the precision of the head."""
         tensor("psi", psi)
         want = (*self.replicates, "N", self.in_features)
         must(
@@ -228,10 +236,12 @@ class Head(nn.Module):
             psi.is_floating_point(), "psi", "be a floating-point tensor", psi.dtype, error=TypeError
         )
         finite("psi", psi)
+        return psi.to(self.log_alpha.dtype).unsqueeze(-3)
 
     def _check_parts(self) -> None:
         factor = self.likelihood.factor()
         bound = not self.objective.batches or self.objective.score is squared_error
+        bound = bound or self.objective.prior is minus_kl_wishart
         for name, needed in ((f"method {self.method!r}", bound), ("beta > 0", self.beta > 0)):
             must(
                 isinstance(factor, Gaussian) or not needed,
@@ -259,3 +269,8 @@ def row(method: str, covariance: str) -> Objective:
         f"These exist for method {method!r}; method 'scroll' takes every covariance.",
     )
     return METHODS[f"{method}-{covariance}"]
+
+
+def _autocast(psi: Tensor) -> bool:
+    """Whether mixed precision is on: a body may use it, but variances need all their digits."""
+    return isinstance(psi, Tensor) and torch.is_autocast_enabled(psi.device.type)

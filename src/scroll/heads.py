@@ -51,7 +51,7 @@ class ClassificationHead(Head):
     Args:
         likelihood: "ova" (one probit a class, normalised), "gaussreg" (least squares on +-1
             targets) or, for two classes on one latent, "probit" or "logit".
-        scale: c of the probit, fixed.
+        scale: c of the probit ("ova", "probit"), fixed; 1 by default.
     """
 
     def __init__(
@@ -63,11 +63,18 @@ class ClassificationHead(Head):
         method: str = "scroll",
         beta: float = 0.0,
         *,
-        scale: float = 1.0,
+        scale: float | None = None,
         replicates: Replicates = (),
         **head: Any,
     ):
         one_of("likelihood", likelihood, ("ova", "gaussreg", "probit", "logit"))
+        must(
+            scale is None or likelihood in ("ova", "probit"),
+            "scale",
+            f"be left out for likelihood {likelihood!r}, which has no probit to scale",
+            scale,
+        )
+        scale = 1.0 if scale is None else scale
         two = likelihood in ("probit", "logit")
         must(
             not two or classes == 2,

@@ -12,7 +12,7 @@ from torch.nn.functional import softplus
 from torch.special import log_ndtr, ndtri
 
 from .beliefs import Moments
-from .checks import finite, looking, must, one_of, positive
+from .checks import axes, finite, looking, must, one_of, positive
 from .factors import (
     BernoulliLogit,
     Factor,
@@ -38,11 +38,11 @@ class Likelihood(Protocol):
     def encode(self, y: Tensor, rows: Size) -> Tensor:
         """Labels, checked against features of shape (*rows, H), as targets (..., K, N)."""
 
-    def predict(self, at: Moments) -> Any:
-        """The predictive of moments (..., K, N)."""
-
     def regress(self, y: Tensor, rows: Size) -> Tensor:
         """Labels as real targets (..., K, N) for least squares, which a refit needs."""
+
+    def predict(self, at: Moments, noise: Tensor | None = None) -> Any:
+        """The predictive of moments (..., K, N); `noise` (..., K) is that of least squares."""
 
 
 class GaussianLikelihood(nn.Module):
@@ -51,7 +51,7 @@ class GaussianLikelihood(nn.Module):
     def __init__(self, outputs: int = 1, noise: float = 1.0, replicates: Replicates = ()):
         super().__init__()
         self.latents = outputs
-        self.log_noise = _log_parameter("noise", noise, (*replicates, outputs))
+        self.log_noise = _log_parameter("noise", noise, (*axes(replicates), outputs))
 
     def factor(self) -> Gaussian:
         return Gaussian(self.log_noise.exp())
@@ -62,14 +62,10 @@ class GaussianLikelihood(nn.Module):
         y = y.to(self.log_noise.dtype)
         return y.unsqueeze(-2) if self.latents == 1 else y.mT
 
-    def regress(self, y: Tensor, rows: Size) -> Tensor:
-        return self.encode(y, rows)
+    regress = encode
 
-    def predict(self, at: Moments) -> Normal:
-        return self.read(at, self.log_noise.exp())
-
-    def read(self, at: Moments, noise: Tensor) -> Normal:
-        """The predictive with the given noise, (..., K)."""
+    def predict(self, at: Moments, noise: Tensor | None = None) -> Normal:
+        noise = self.log_noise.exp() if noise is None else noise
         noise_var = noise.square()[..., None].expand_as(at.mean)
         var = at.var.expand_as(at.mean)
         if self.latents == 1:
@@ -83,7 +79,7 @@ class GaussReg(nn.Module):
     def __init__(self, classes: int, noise: float = 1.0, replicates: Replicates = ()):
         super().__init__()
         self.latents = _several("classes", classes)
-        self.log_noise = _log_parameter("noise", noise, (*replicates, classes))
+        self.log_noise = _log_parameter("noise", noise, (*axes(replicates), classes))
 
     def factor(self) -> Gaussian:
         return Gaussian(self.log_noise.exp())
@@ -91,15 +87,11 @@ class GaussReg(nn.Module):
     def encode(self, y: Tensor, rows: Size) -> Tensor:
         return _one_hot(_labels(y, rows, self.latents), self.latents, self.log_noise)
 
-    def regress(self, y: Tensor, rows: Size) -> Tensor:
-        return self.encode(y, rows)
+    regress = encode
 
-    def predict(self, at: Moments) -> Categorical:
-        return self.read(at, self.log_noise.exp())
-
-    def read(self, at: Moments, noise: Tensor) -> Categorical:
+    def predict(self, at: Moments, noise: Tensor | None = None) -> Categorical:
         """P(f_k + noise > 0), normalised over k."""
-        return _normalised(at, noise)
+        return _normalised(at, self.log_noise.exp() if noise is None else noise)
 
 
 class OneVersusAll(nn.Module):
@@ -118,15 +110,10 @@ class OneVersusAll(nn.Module):
     def encode(self, y: Tensor, rows: Size) -> Tensor:
         return _one_hot(_labels(y, rows, self.latents), self.latents, self.scale)
 
-    def regress(self, y: Tensor, rows: Size) -> Tensor:
-        return self.encode(y, rows)
+    regress = encode
 
-    def predict(self, at: Moments) -> Categorical:
-        return _normalised(at, self.scale)
-
-    def read(self, at: Moments, noise: Tensor) -> Categorical:
-        """P(f_k + noise > 0), normalised over k: the refit's scale is its noise."""
-        return _normalised(at, noise)
+    def predict(self, at: Moments, noise: Tensor | None = None) -> Categorical:
+        return _normalised(at, self.scale if noise is None else noise)
 
 
 class Binary(nn.Module):
@@ -147,15 +134,14 @@ class Binary(nn.Module):
     def encode(self, y: Tensor, rows: Size) -> Tensor:
         return (2 * _labels(y, rows, 2).unsqueeze(-2) - 1).to(self.scale.dtype)
 
-    def regress(self, y: Tensor, rows: Size) -> Tensor:
-        return self.encode(y, rows)
+    regress = encode
 
-    def predict(self, at: Moments) -> Categorical:
-        return _two(self.factor(), at)
-
-    def read(self, at: Moments, noise: Tensor) -> Categorical:
-        """P(f + noise > 0): the refit's scale is its noise."""
-        return _two(Probit(noise), at)
+    def predict(self, at: Moments, noise: Tensor | None = None) -> Categorical:
+        """P(y = -1), P(y = +1) of one latent."""
+        factor = self.factor() if noise is None else Probit(noise)
+        plus = torch.ones_like(at.mean)
+        each = [factor.log_marginal(sign * plus, at)[..., 0, :] for sign in (-1, 1)]
+        return Categorical(torch.stack(each, -1))
 
 
 class OrdinalLikelihood(nn.Module):
@@ -188,8 +174,8 @@ class OrdinalLikelihood(nn.Module):
         )
         gaps = gaps + torch.log(-torch.expm1(-gaps))  # inverse of softplus
         dtype = torch.get_default_dtype()
-        self.first = nn.Parameter(start[:1].to(dtype).expand(*replicates, 1).clone())
-        self.gaps = nn.Parameter(gaps.to(dtype).expand(*replicates, levels - 2).clone())
+        self.first = nn.Parameter(start[:1].to(dtype).expand(*axes(replicates), 1).clone())
+        self.gaps = nn.Parameter(gaps.to(dtype).expand(*axes(replicates), levels - 2).clone())
         self.register_buffer("scale", positive("scale", float(scale)))
 
     def factor(self) -> Ordinal:
@@ -202,7 +188,8 @@ class OrdinalLikelihood(nn.Module):
     def regress(self, y: Tensor, rows: Size) -> Tensor:
         return self.encode(y, rows).to(self.scale.dtype) - (self.levels - 1) / 2
 
-    def predict(self, at: Moments) -> Ordered:
+    def predict(self, at: Moments, noise: Tensor | None = None) -> Ordered:
+        _own_predictive_only(noise)
         return Ordered(self.factor().log_probs(at)[..., 0, :, :])
 
 
@@ -217,7 +204,7 @@ class CountLikelihood(nn.Module):
         super().__init__()
         one_of("likelihood", kind, ("poisson", "negbinomial"))
         self.log_concentration = (
-            _log_parameter("concentration", concentration, (*replicates, 1))
+            _log_parameter("concentration", concentration, (*axes(replicates), 1))
             if kind == "negbinomial"
             else None
         )
@@ -244,7 +231,8 @@ class CountLikelihood(nn.Module):
     def regress(self, y: Tensor, rows: Size) -> Tensor:
         return (self.encode(y, rows) + 0.5).log()
 
-    def predict(self, at: Moments) -> Count:
+    def predict(self, at: Moments, noise: Tensor | None = None) -> Count:
+        _own_predictive_only(noise)
         factor = self.factor()
         if isinstance(factor, NegativeBinomial):
             factor = NegativeBinomial(factor.concentration[..., 0])
@@ -252,16 +240,21 @@ class CountLikelihood(nn.Module):
 
 
 class AnyLikelihood(nn.Module):
-    """One latent under a factor of the user's own."""
+    """One latent under a factor of the user's own.
+
+    Args:
+        factor: a factor, or a module without inputs that makes one of its parameters.
+    """
 
     latents = 1
 
-    def __init__(self, factor: Factor):
+    def __init__(self, factor: Factor | nn.Module):
         super().__init__()
-        self._factor = factor
+        self.given = factor
 
     def factor(self) -> Factor:
-        return self._factor
+        given: Any = self.given
+        return given() if isinstance(given, nn.Module) else given
 
     def encode(self, y: Tensor, rows: Size) -> Tensor:
         _shaped(y, rows)
@@ -274,8 +267,9 @@ class AnyLikelihood(nn.Module):
             "user's factor. Refit a RegressionHead on the same features instead."
         )
 
-    def predict(self, at: Moments) -> Implied:
-        return Implied(self._factor, at.mean[..., 0, :], at.var[..., 0, :])
+    def predict(self, at: Moments, noise: Tensor | None = None) -> Implied:
+        _own_predictive_only(noise)
+        return Implied(self.factor(), at.mean[..., 0, :], at.var[..., 0, :])
 
 
 def _log_parameter(name: str, start: float, shape: tuple[int, ...]) -> nn.Parameter:
@@ -332,8 +326,12 @@ def _normalised(at: Moments, scale: Tensor) -> Categorical:
     return Categorical(log_ndtr(t).mT.log_softmax(-1))
 
 
-def _two(factor: Probit | BernoulliLogit, at: Moments) -> Categorical:
-    """P(y = -1), P(y = +1) of one latent."""
-    plus = torch.ones_like(at.mean)
-    each = [factor.log_marginal(sign * plus, at)[..., 0, :] for sign in (-1, 1)]
-    return Categorical(torch.stack(each, -1))
+def _own_predictive_only(noise: Tensor | None) -> None:
+    must(
+        noise is None,
+        "head",
+        "regress on a real target or on classes to predict from its refit",
+        "another likelihood",
+        "Predict with head(psi); take leverage, ood_score or sample_weights from the refit.",
+        TypeError,
+    )

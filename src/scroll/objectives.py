@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ._value import cast
 from .beliefs import Belief, Moments
 from .cavities import leave_one_out, sequential, shared
 from .routes import (
@@ -122,6 +123,7 @@ class Objective:
         self, p: Problem, total: int | None = None, beta: float = 0.0, prior_weight: float = 1.0
     ) -> Tensor:
         """The loss on all `total` points, of which `p` holds some, (...)."""
+        dtype, p = p.psi.dtype, self.precise(p)
         belief = self.route(p)
         at = self.cavity(belief, p)
         score = self.score(p, at)
@@ -129,7 +131,11 @@ class Objective:
             score = score * spread_weight(p, at, beta)
         n = p.y.shape[-1]
         data = score.sum(-1) if total is None else score.sum(-1) * (total / n)
-        return -data - prior_weight * self.prior(belief, p)
+        return (-data - prior_weight * self.prior(belief, p)).to(dtype)
+
+    def precise(self, p: Problem) -> Problem:
+        """`p`, in float64 for a posterior: the normal equations square its condition number."""
+        return p if self.batches else cast(p, torch.float64)
 
 
 def spread_weight(p: Problem, at: Moments, beta: float) -> Tensor:

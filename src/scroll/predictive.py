@@ -5,18 +5,17 @@ levels adds a last axis of Q.
 """
 
 from collections.abc import Callable, Sequence
-from math import inf
 
 import torch
 from torch import Generator, Tensor
-from torch.special import gammaincc, ndtr, ndtri
+from torch.special import ndtr, ndtri
 
-from ._value import value
+from ._value import cast, value
 from .beliefs import Moments
 from .checks import must
+from .counting import count_cdf
 from .factors import Factor, NegativeBinomial, Poisson
 from .linalg import log_normal
-from .quadrature import expect
 
 Levels = float | Sequence[float] | Tensor
 
@@ -44,7 +43,7 @@ class Normal:
         return ndtr((y - self.mean) / self.stddev)
 
     def icdf(self, q: Tensor) -> Tensor:
-        return self.mean + self.stddev * ndtri(q)
+        return self.mean + self.stddev * ndtri(torch.as_tensor(q).to(self.mean))
 
     def quantile(self, q: Levels) -> Tensor:
         return _quantile(self.icdf, q, self.mean)
@@ -126,6 +125,7 @@ class Ordered:
 
     def cdf(self, y: Tensor) -> Tensor:
         """P(level <= y)."""
+        y = torch.as_tensor(y).to(self._levels)
         return (self.probs * (self._levels <= y[..., None])).sum(-1)
 
     def icdf(self, q: Tensor) -> Tensor:
@@ -180,21 +180,24 @@ class Count:
     def cdf(self, y: Tensor) -> Tensor:
         """P(count <= y)."""
         k = torch.as_tensor(y).to(self.latent_mean).floor()
-        inside = expect(lambda f: _count_cdf(self.factor, k.clamp(min=0), f), *self._at)
-        return torch.where(k < 0, 0.0, inside.clamp(max=1.0))
+        return torch.where(k < 0, 0.0, count_cdf(self.factor, k.clamp(min=0), self._at))
 
     def icdf(self, q: Tensor) -> Tensor:
-        """The least count whose cdf reaches q, by doubling and bisection."""
-        q = torch.as_tensor(q).to(self.latent_mean).expand_as(self.latent_mean)
-        high = torch.ones_like(self.latent_mean)
-        while bool((short := self.cdf(high) < q.clamp(max=1 - 1e-12)).any()):
+        """The least count whose cdf reaches q, by doubling and bisection, in float64."""
+        at, factor = cast(self._at, torch.float64), cast(self.factor, torch.float64)
+        q = torch.as_tensor(q).to(at.mean).expand_as(at.mean)
+        high = torch.ones_like(q)
+        while bool((short := count_cdf(factor, high, at) < q).any()):
             high = torch.where(short, 2 * high, high)
-        low = -torch.ones_like(high)  # cdf(low) < q <= cdf(high)
-        while bool((high - low > 1).any()):
+        low = -torch.ones_like(q)  # cdf(low) < q <= cdf(high)
+        while True:
             middle = ((low + high) / 2).floor()
-            reached = self.cdf(middle) >= q
-            low, high = torch.where(reached, low, middle), torch.where(reached, middle, high)
-        return torch.where(q >= 1, inf, high)
+            between = (middle > low) & (middle < high)
+            if not bool(between.any()):
+                return high.to(self.latent_mean.dtype)
+            reached = count_cdf(factor, middle.clamp(min=0), at) >= q
+            high = torch.where(between & reached, middle, high)
+            low = torch.where(between & ~reached, middle, low)
 
     def quantile(self, q: Levels) -> Tensor:
         return _quantile(self.icdf, q, self.latent_mean)
@@ -231,18 +234,6 @@ class Implied:
         """n draws of f a row, (n, ...)."""
         noise = _randn(self.latent_mean, n, generator)
         return self.latent_mean + self.latent_var.sqrt() * noise
-
-
-def _count_cdf(factor: Poisson | NegativeBinomial, k: Tensor, f: Tensor) -> Tensor:
-    """P(y <= k | f)."""
-    if isinstance(factor, Poisson):
-        return gammaincc(k + 1, f.exp())
-    from scipy.special import betainc  # torch has no incomplete beta function
-
-    r = factor.concentration[..., None]
-    success = torch.sigmoid(r.log() - f)
-    r, k, success = (t.detach().cpu().numpy() for t in torch.broadcast_tensors(r, k + 1, success))
-    return torch.as_tensor(betainc(r, k, success)).to(f)
 
 
 def _quantile(icdf: Callable[[Tensor], Tensor], q: Levels, like: Tensor) -> Tensor:

@@ -46,16 +46,21 @@ def _rule(table: tuple[Tensor, Tensor], like: Tensor) -> tuple[Tensor, Tensor]:
     return x, w
 
 
+def sinh_rule(like: Tensor, order: int = 321) -> tuple[Tensor, Tensor]:
+    """Nodes and log weights over a line, in widths of what is integrated."""
+    return _rule(_sinh(order), like)
+
+
 def expect(g: Fn, mean: Tensor, var: Tensor, order: int = 281) -> Tensor:
     """E[g(f)]."""
     z, w = _rule(_trapezoid(order), mean)
-    return (g(mean + var.sqrt() * z) * w).sum(0)
+    return (g(mean + _std(var) * z) * w).sum(0)
 
 
 def log_expect(log_g: Fn, mean: Tensor, var: Tensor, order: int = 32) -> Tensor:
     """log E[g(f)], belief-centred, by `order` Gauss-Hermite nodes (Lemma gh_error)."""
     z, log_w = _rule(_hermite(order), mean)
-    return (log_g(mean + var.sqrt() * z) + log_w).logsumexp(0)
+    return (log_g(mean + _std(var) * z) + log_w).logsumexp(0)
 
 
 def log_error_bound(order: int, var: Tensor, log_derivative: float) -> Tensor:
@@ -67,18 +72,24 @@ def log_expect_at_mode(log_g: Fn, mean: Tensor, var: Tensor, order: int = 321) -
     """log E[g(f)], mode-centred, where g(f) N(f; mean, var) has one mode (g log-concave).
 
     In z = (f - mean)/std the integral does not depend on where the nodes sit, so no
-    gradient flows through them, and var = 0 is no special case.
+    gradient flows through them.
     """
-    std = var.sqrt()
+    std = _std(var)
     mode, width = _mode(log_g, mean.detach(), std.detach())
-    x, log_w = _rule(_sinh(order), mean)
+    x, log_w = sinh_rule(mean, order)
     z = mode + width * x
     with torch.no_grad():  # nodes far out carry nothing, but may overflow on the way back
         rough = log_g(mean + std * z) - 0.5 * z.square()
-        empty = ~(rough > rough.amax(0) - 80)
+        peak = rough.amax(0)
+        empty = ~(rough >= peak - 80)
         z = torch.where(empty, mode, z)
-    log_f = log_g(mean + std * z) - 0.5 * z.square() + log_w
-    return log_f.masked_fill(empty, -inf).logsumexp(0) + width.log() - 0.5 * LOG_2PI
+    log_f = log_g(mean + std * z) - 0.5 * z.square() - peak + log_w
+    return log_f.masked_fill(empty, -inf).logsumexp(0) + peak + width.log() - 0.5 * LOG_2PI
+
+
+def _std(var: Tensor) -> Tensor:
+    """sqrt(var), whose gradient at a message without width (psi = 0) is zero, not infinite."""
+    return var.clamp(min=torch.finfo(var.dtype).tiny).sqrt()
 
 
 @torch.no_grad()

@@ -8,25 +8,21 @@ float64, so more data can be added at any time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
-from ._value import value
+from ._value import cast, value
+from .added import Added, fit_added
 from .beliefs import Belief, Moments
-from .cavities import leave_one_out
-from .checks import must, one_of, tensor
-from .covariances import Scaled, Spectral, Spread, Sum
+from .checks import must, one_of
+from .covariances import Spectral, Sum
 from .evidence import maximise_evidence
 from .factors import Gaussian
-from .families import FAMILIES
 from .head import Head
 from .linalg import diagonal, matvec
-from .routes import Problem
-
-Batches = Iterable[tuple[Tensor, Tensor]]
+from .rows import Batches, batches, features_of, forever, intercept, offset, pair, rows_of
 
 
 @value
@@ -49,11 +45,16 @@ class Statistics:
 
 
 @value
-class Added:
-    """What the hybrid route adds to the posterior: S+ and the noise of its score."""
+class Functions:
+    """n draws of the latent function, f(psi) = weight . psi + bias."""
 
-    cov: Spread
-    noise: Tensor  # (..., K)
+    weight: Tensor  # (n, ..., K, H)
+    bias: Tensor  # (n, ..., K)
+
+    def __call__(self, psi: Tensor) -> Tensor:
+        """f of psi (..., N, H): (n, ..., N), or (n, ..., N, K) for several outputs."""
+        f = self.weight @ psi.to(self.weight.dtype).mT + self.bias[..., None]
+        return f.squeeze(-2) if f.shape[-2] == 1 else f.mT
 
 
 class Refit:
@@ -62,7 +63,8 @@ class Refit:
     Attributes:
         alpha: prior precision, (..., K).
         noise: standard deviation of the observations in the posterior, (..., K).
-        posterior: N(mean, A^-1) over the weights, (..., K, H), in float64.
+        posterior: N(mean, A^-1) over the weights, (..., K, H), in float64; over one more, of a
+            constant feature, where the head has a bias or thresholds.
         added: what a hybrid adds, or None.
     """
 
@@ -72,15 +74,22 @@ class Refit:
         self._bind(statistics)
 
     def _bind(self, statistics: Statistics) -> None:
-        self._statistics = statistics
         values, basis = torch.linalg.eigh(statistics.gram)
         values, basis = values.unsqueeze(-2), basis.unsqueeze(-3)
         along = (statistics.cross.unsqueeze(-2) @ basis).squeeze(-2)
+        must(bool((values[..., -1] > 0).all()), "psi", "not be zero in every row", "only zeros")
         # An eigenvalue within rounding of zero is a direction that the data never took.
         rounding = torch.finfo(values.dtype).eps * values.shape[-1] * values[..., -1:]
         unseen = values <= rounding
         values, along = values.masked_fill(unseen, 0), along.masked_fill(unseen, 0)
         if self.hyper == "evidence":
+            must(
+                bool((statistics.square > 0).all()),
+                "y",
+                "differ from the head's bias somewhere",
+                "targets without any spread",
+                "There is nothing to fit: such a target is known exactly.",
+            )
             sums = (statistics.square, statistics.count)
             self.alpha, self.noise = maximise_evidence(values, along, *sums)
         else:
@@ -91,10 +100,11 @@ class Refit:
         var = 1 / (values / s2 + self.alpha[..., None])
         mean = ((along * var / s2).unsqueeze(-2) @ basis.mT).squeeze(-2)
         self.posterior = Belief(mean, Spectral(basis, var))
+        self._statistics = statistics
 
     def update(self, psi: Tensor, y: Tensor) -> Refit:
         """Add data; the same as refitting on everything. What a hybrid adds stays as it is."""
-        self._bind(self._statistics.plus(*_sums_input(self.head, psi, y)))
+        self._bind(self._statistics.plus(*rows_of(self.head, psi, y)))
         return self
 
     @property
@@ -106,20 +116,11 @@ class Refit:
 
     def __call__(self, psi: Tensor) -> Any:
         """The predictive: noise, epistemic part and, for a hybrid, what it adds."""
-        likelihood: Any = self.head.likelihood
-        must(
-            hasattr(likelihood, "read"),
-            "head",
-            "regress on a real target or on classes to predict from its refit",
-            type(likelihood).__name__,
-            "Predict with head(psi); take leverage, ood_score or sample_weights from the refit.",
-            TypeError,
-        )
-        at = self.belief.project(self._features(psi))
+        at = self.belief.project(features_of(self.head, psi))
         noise = self.noise if self.added is None else self.added.noise
+        at = Moments(at.mean + offset(self.head), at.var)
         dtype = self.head.log_alpha.dtype
-        at = Moments((at.mean + _offset(self.head)).to(dtype), at.var.to(dtype))
-        return likelihood.read(at, noise.to(dtype))
+        return self.head.likelihood.predict(cast(at, dtype), noise.to(dtype))
 
     def epistemic(self, psi: Tensor) -> Tensor:
         """psi' A^-1 psi: what the data leave open of f, (..., N), or (..., N, K)."""
@@ -131,26 +132,25 @@ class Refit:
 
     def ood_score(self, psi: Tensor) -> Tensor:
         """Mean leverage over the outputs, (..., N): large where the data said little."""
-        return (self._open(psi) / self.noise.square()[..., None]).mean(-2).to(psi.dtype)
+        leverage = self._open(psi) / self.noise.square()[..., None]
+        return leverage.mean(-2).to(self.head.log_alpha.dtype)
 
-    def sample_weights(self, n: int, generator: Generator | None = None) -> Tensor:
-        """n draws of w from the posterior, (n, ..., K, H): each is a function of psi."""
+    def sample_weights(self, n: int, generator: Generator | None = None) -> Functions:
+        """n draws from the posterior, as functions of psi: for Thompson sampling."""
         draws = self.posterior.sample(n, generator)
-        return draws.to(self.head.log_alpha.dtype)
+        weight, constant = draws.split((self.head.in_features, int(intercept(self.head))), -1)
+        bias = constant.sum(-1) + torch.as_tensor(offset(self.head)).to(draws).squeeze(-1)
+        bias = bias.expand(weight.shape[:-1])
+        return Functions(*(t.to(self.head.log_alpha.dtype) for t in (weight, bias)))
 
     def _open(self, psi: Tensor) -> Tensor:
-        return self.posterior.cov.quad(self._features(psi))
-
-    def _features(self, psi: Tensor) -> Tensor:
-        self.head.check_features(psi)
-        return psi.double().unsqueeze(-3)
+        return self.posterior.cov.quad(features_of(self.head, psi))
 
     def _user(self, x: Tensor) -> Tensor:
         x = x.to(self.head.log_alpha.dtype)
         return x.squeeze(-2) if self.head.likelihood.latents == 1 else x.mT
 
 
-@torch.no_grad()
 def refit(
     head: Head,
     features: Tensor | Batches,
@@ -165,7 +165,9 @@ def refit(
 ) -> Refit:
     """Bind a trained head's belief to the posterior of its features, in one pass over them.
 
-    Classes are regressed on as one-hot +-1, levels as numbers, counts as log(y + 1/2).
+    Classes are regressed on as one-hot +-1, levels as numbers, counts as log(y + 1/2). A head
+    with a bias has a constant feature here. Sums of squares resolve a noise down to about 1e-7
+    of the targets' spread.
 
     Args:
         head: a trained head, of any method.
@@ -181,14 +183,22 @@ def refit(
     one_of("hyper", hyper, ("evidence", "head"))
     one_of("added", added, ("diag", "full", "lowrank"))
     must(
+        isinstance(head, Head),
+        "head",
+        "be a scroll head",
+        type(head).__name__,
+        "Train a RegressionHead or another head on the features first.",
+        TypeError,
+    )
+    must(
         hyper == "evidence" or isinstance(head.likelihood.factor(), Gaussian),
         "hyper",
         "be 'evidence' for a likelihood that has no Gaussian noise",
         repr(hyper),
     )
     statistics = None
-    for psi, target in _batches(features, y):
-        rows = _sums_input(head, psi, target)
+    for batch in batches(features, y):
+        rows = rows_of(head, *batch)
         statistics = (statistics or _empty(*rows)).plus(*rows)
     if statistics is None:
         raise ValueError(
@@ -197,72 +207,14 @@ def refit(
         )
     bound = Refit(head, statistics, hyper)
     if hybrid:
-        bound.added = _fit_added(bound, features, y, added, steps, lr, validation)
+        held = None if validation is None else rows_of(head, *pair("validation", validation))
+        again = (rows_of(head, *batch) for batch in forever(features, y))
+        power = diagonal(statistics.gram).mean(-1) / statistics.count
+        unit = bound.noise / power.sqrt()[..., None]
+        bound.added = fit_added(
+            bound.posterior, bound.noise, unit, again, held, family=added, steps=steps, lr=lr
+        )
     return bound
-
-
-def _fit_added(
-    bound: Refit,
-    features: Tensor | Batches,
-    y: Tensor | None,
-    family: str,
-    steps: int,
-    lr: float,
-    validation: tuple[Tensor, Tensor] | None,
-) -> Added:
-    """S+ and noise of best leave-one-out score; the posterior stays as it is.
-
-    They are fitted in units of the noise and of the features' root mean square, so that the
-    same steps serve every scale of y and psi.
-    """
-    head, mean = bound.head, bound.posterior.mean
-    power = diagonal(bound._statistics.gram).mean(-1) / bound._statistics.count
-    unit = bound.noise / power.sqrt()[..., None]  # (..., K)
-    spread = FAMILIES[family](tuple(mean.shape), 0.1 * mean.shape[-1] ** -0.5, 0.0, 16).to(mean)
-    log_noise = nn.Parameter(torch.zeros_like(bound.noise))
-
-    def present() -> Added:
-        return Added(Scaled(spread(), unit), bound.noise * log_noise.exp())
-
-    def score(psi: Tensor, target: Tensor, held_out: bool) -> Tensor:
-        """Of points in the posterior, so taken out of it again; or of points never in it."""
-        now = present()
-        belief = Belief(mean, Sum(bound.posterior.cov, now.cov))
-        factor, site = Gaussian(now.noise), Gaussian(bound.noise)
-        p = Problem(psi, target, factor, bound.alpha, site=site)
-        at = belief.project(psi) if held_out else leave_one_out(belief, p)
-        return factor.log_marginal(target, at).mean(-1).sum()
-
-    variables = [*spread.parameters(), log_noise]
-    adam = torch.optim.Adam(variables, lr=lr)
-    best, kept = -torch.inf, None
-    for step, (psi, target) in zip(range(steps), _forever(features, y), strict=False):
-        if validation is not None and step % 10 == 0:
-            reached = float(score(*_sums_input(head, *validation), held_out=True))
-            if reached > best:
-                best, kept = reached, [x.clone() for x in variables]
-        with torch.enable_grad():
-            adam.zero_grad()
-            (-score(*_sums_input(head, psi, target), held_out=False)).backward()
-            adam.step()
-    for x, good in zip(variables, kept or variables, strict=True):
-        x.copy_(good).requires_grad_(False)
-    return present()
-
-
-def _sums_input(head: Head, psi: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """psi (..., 1, N, H) and real targets (..., K, N), checked, in float64, without the bias."""
-    head.check_features(psi)
-    tensor("y", y)
-    target = head.likelihood.regress(y, psi.shape[:-1]).double() - _offset(head)
-    return psi.detach().double().unsqueeze(-3), target
-
-
-def _offset(head: Head) -> Tensor | float:
-    """The head's bias, where it is one of the regression."""
-    if head.bias is None or not isinstance(head.likelihood.factor(), Gaussian):
-        return 0.0
-    return head.bias.detach().double()[..., None]
 
 
 def _empty(psi: Tensor, y: Tensor) -> Statistics:
@@ -273,34 +225,3 @@ def _empty(psi: Tensor, y: Tensor) -> Statistics:
         psi.new_zeros(y.shape[:-1]),
         psi.new_zeros(()),
     )
-
-
-def _batches(features: Tensor | Batches, y: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
-    if isinstance(features, Tensor):
-        must(y is not None, "y", "be given with a tensor of features", y)
-        yield features, y  # type: ignore[misc]
-        return
-    must(y is None, "y", "be None when `features` gives pairs (psi, y)", type(y).__name__)
-    for batch in features:
-        must(
-            isinstance(batch, tuple | list) and len(batch) == 2,
-            "features",
-            "give pairs (psi, y)",
-            type(batch).__name__,
-        )
-        yield batch[0], batch[1]
-
-
-def _forever(features: Tensor | Batches, y: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
-    while True:
-        some = False
-        for batch in _batches(features, y):
-            some = True
-            yield batch
-        must(
-            some,
-            "features",
-            "be readable more than once for a hybrid",
-            "an iterator",
-            "Pass a loader.",
-        )

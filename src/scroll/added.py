@@ -1,0 +1,86 @@
+"""What the hybrid route adds to a posterior: a free covariance, by the leave-one-out score."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from ._value import value
+from .beliefs import Belief
+from .cavities import leave_one_out
+from .covariances import Scaled, Spread, Sum
+from .factors import Gaussian
+from .families import FAMILIES
+from .routes import Problem
+
+Rows = tuple[Tensor, Tensor]  # features (..., 1, N, H), targets (..., K, N)
+
+
+@value
+class Added:
+    """S+ and the noise of its score."""
+
+    cov: Spread
+    noise: Tensor  # (..., K)
+
+
+def fit_added(
+    posterior: Belief,
+    noise: Tensor,
+    unit: Tensor,
+    batches: Iterator[Rows],
+    held: Rows | None,
+    *,
+    family: str,
+    steps: int,
+    lr: float,
+) -> Added:
+    """S+ and noise of best leave-one-out score; the posterior stays as it is.
+
+    Args:
+        posterior: N(mean, A^-1), (..., K, H).
+        noise: of its sites, (..., K).
+        unit: a standard deviation of weights that the data know of, (..., K); in it, the same
+            steps serve every scale of y and psi.
+        batches: rows that are in the posterior, one batch a step.
+        held: rows that are not; each replicate keeps what scores best on them.
+        family: of S+.
+        steps: of Adam.
+        lr: their size.
+    """
+    mean = posterior.mean
+    spread = FAMILIES[family](tuple(mean.shape), 0.1 * mean.shape[-1] ** -0.5, 0.0, 16).to(mean)
+    log_noise = nn.Parameter(torch.zeros_like(noise))
+    variables = [*spread.parameters(), log_noise]
+
+    def present() -> Added:
+        return Added(Scaled(spread(), unit), noise * log_noise.exp())
+
+    def score(rows: Rows, seen: bool) -> Tensor:
+        """Mean score a row, (...); rows that the posterior has seen are taken out of it again."""
+        (psi, y), now = rows, present()
+        belief, factor = Belief(mean, Sum(posterior.cov, now.cov)), Gaussian(now.noise)
+        p = Problem(psi, y, factor, torch.ones_like(noise), site=Gaussian(noise))
+        at = leave_one_out(belief, p) if seen else belief.project(psi)
+        return factor.log_marginal(y, at).mean(-1).sum(-1)
+
+    adam = torch.optim.Adam(variables, lr=lr)
+    kept = [x.detach().clone() for x in variables]
+    best = torch.full(mean.shape[:-2], -torch.inf, dtype=mean.dtype, device=mean.device)
+    for step in range(steps + 1):
+        if held is not None and (step % 10 == 0 or step == steps):
+            with torch.no_grad():
+                reached = score(held, seen=False)
+            better = reached > best
+            best = torch.where(better, reached, best)
+            for good, x in zip(kept, variables, strict=True):
+                good[better] = x.detach()[better]
+        if step < steps:
+            adam.zero_grad()
+            (-score(next(batches), seen=True)).sum().backward()
+            adam.step()
+    for good, x in zip(kept, variables, strict=True):
+        x.requires_grad_(False)
+        if held is not None:
+            x.copy_(good)
+    return present()
