@@ -27,7 +27,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 import scroll
 
 SHAPES = ((128, 512, 10), (64, 512, 50), (64, 512, 1000))
-COVARIANCES = ("none", "diag", "lowrank", "full")
+LIGHT = ("none", "diag", "lowrank")
 TASKS = ("classification", "regression")
 
 
@@ -70,27 +70,19 @@ def contender(name, task, shape):
     return step
 
 
-def applicable(kind, shape):
-    """Full at a thousand outputs is a thousand H x H matrices."""
-    return not (kind == "full" and shape[2] > 100)
-
-
-def times(task, shape, rounds):
-    """Median milliseconds of each contender."""
-    kinds = ["linear", *(c for c in COVARIANCES if applicable(c, shape))]
-    names = [f"{kind}/{mode}" for kind in kinds for mode in ("eager", "compiled")]
-    steps = {}
-    for name in names:
-        steps[name] = contender(name, task, shape)
+def times(task, shape, kinds, rounds=10):
+    """Median milliseconds of `nn.Linear` and of heads of these kinds, in either mode."""
+    names = [f"{kind}/{mode}" for kind in ("linear", *kinds) for mode in ("eager", "compiled")]
+    steps = {name: contender(name, task, shape) for name in names}
+    for step in steps.values():
         for _ in range(3):
-            steps[name]()
+            step()
     taken = {name: [] for name in names}
     for _ in range(rounds):
         for name, step in steps.items():
-            slow = name.startswith("full")
-            for _ in range(1 if slow else 5):
+            for _ in range(5):
                 step()
-            for _ in range(1 if slow else 10):
+            for _ in range(10):
                 start = time.perf_counter()
                 step()
                 taken[name].append(time.perf_counter() - start)
@@ -146,23 +138,24 @@ def main():
     torch._dynamo.config.recompile_limit = 64
     jobs = [(task, shape) for shape in SHAPES[: 1 if args.quick else None] for task in TASKS]
     for task, shape in track(jobs, console=console, transient=True):
-        ms = times(task, shape, rounds=10)
-        plain = min(ms["linear/eager"], ms["linear/compiled"])
-        kinds = [name.partition("/")[0] for name in ms if name.endswith("eager")]
-        if task == "classification" and shape[2] == 50:
-            kinds.append("vbll")
-        for kind in kinds:
-            both = [ms.get(f"{kind}/{mode}", float("nan")) for mode in ("eager", "compiled")]
-            memory = peak_in_own_process(kind, task, shape)
-            label = {"linear": "nn.Linear", "vbll": "vbll dense"}.get(kind, f"scroll {kind}")
-            table.add_row(
-                task,
-                ", ".join(map(str, shape)),
-                label,
-                *(f"{t:.3f}" for t in both),
-                f"{min(both) / plain:.2f}",
-                f"{memory:.0f}",
-            )
+        heavy = ("full",) if shape[2] <= 100 else ()  # K matrices H x H: a round of its own
+        for kinds, rounds in ((LIGHT, 10), (heavy, 1)):
+            if not kinds:
+                continue
+            ms = times(task, shape, kinds, rounds)
+            plain = min(ms["linear/eager"], ms["linear/compiled"])
+            peers = ("vbll",) if kinds == heavy and task == "classification" else ()
+            for kind in (*(("linear",) if kinds == LIGHT else ()), *kinds, *peers):
+                both = [ms.get(f"{kind}/{mode}", float("nan")) for mode in ("eager", "compiled")]
+                label = {"linear": "nn.Linear", "vbll": "vbll dense"}.get(kind, f"scroll {kind}")
+                table.add_row(
+                    task,
+                    ", ".join(map(str, shape)),
+                    label,
+                    *(f"{t:.3f}" for t in both),
+                    f"{min(both) / plain:.2f}",
+                    f"{peak_in_own_process(kind, task, shape):.0f}",
+                )
         table.add_section()
     console.print(table)
 

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import sysconfig
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -15,6 +16,7 @@ except ImportError:  # Python 3.10
     import tomli as tomllib
 
 ROOT = Path(__file__).parents[1]
+PURELIB = sysconfig.get_paths()["purelib"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOADED = """
 import json, sys, torch
@@ -49,7 +51,9 @@ def test_every_installed_version_is_pinned():
         for pin in pins
         if pin.marker is None or pin.marker.evaluate()
     }
-    installed = {(_plain(d.name), d.version.partition("+")[0]) for d in distributions()}
+    installed = {
+        (_plain(d.name), d.version.partition("+")[0]) for d in distributions(path=[PURELIB])
+    }
     loose = {
         item for item in installed - pinned if item[0] not in {"scroll-torch", "pip", "setuptools"}
     }

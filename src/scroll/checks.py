@@ -33,6 +33,13 @@ def looking() -> bool:
     return _on and not torch.compiler.is_compiling()
 
 
+def refusal(
+    name: str, what: str, got: object, remedy: str = "", error: type[Exception] = ValueError
+) -> Exception:
+    """`error` in the house form; to raise where even the words should cost nothing."""
+    return error(f"`{name}` must {what}, but got {got}.{' ' + remedy if remedy else ''}")
+
+
 def must(
     ok: Any,
     name: str,
@@ -43,7 +50,7 @@ def must(
 ) -> None:
     """Raise `error` in the house form unless `ok`."""
     if not ok:
-        raise error(f"`{name}` must {what}, but got {got}.{' ' + remedy if remedy else ''}")
+        raise refusal(name, what, got, remedy, error)
 
 
 def one_of(name: str, got: str, choices: Collection[str], remedy: str = "") -> None:
@@ -77,14 +84,9 @@ def axes(replicates: tuple[int, ...]) -> tuple[int, ...]:
 
 def tensor(name: str, x: object) -> None:
     """`x` is a tensor."""
-    must(
-        isinstance(x, Tensor),
-        name,
-        "be a torch.Tensor",
-        type(x).__name__,
-        f"Convert it with torch.as_tensor({name}).",
-        TypeError,
-    )
+    if not isinstance(x, Tensor):
+        remedy = f"Convert it with torch.as_tensor({name})."
+        raise refusal(name, "be a torch.Tensor", type(x).__name__, remedy, TypeError)
 
 
 def finite(name: str, x: Tensor) -> None:

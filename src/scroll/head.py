@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .beliefs import Belief, Moments
-from .checks import axes, finite, looking, must, one_of, positive, positive_int, tensor
+from .checks import axes, finite, looking, must, one_of, positive, positive_int, refusal, tensor
 from .covariances import Diag, Full, Sum
 from .diagnosis import Diagnosis, diagnose
 from .factors import Gaussian
@@ -109,23 +109,23 @@ class Head(nn.Module):
                 return self.loss(psi, y, total)
         problem = self.problem(psi, y)
         n = problem.y.shape[-1]
-        must(
-            isinstance(total, int) and total >= n,
-            "total",
-            f"be the number of training rows, an integer of at least the {n} given here",
-            repr(total),
-            "Pass total=len(dataset): it weighs the prior against the data.",
-        )
-        must(
-            self.objective.batches or total == n,
-            "psi",
-            f"hold all {total} training rows for method {self.method!r}, whose belief is bound "
-            "to all the data",
-            f"{n} rows",
-            "Train in one batch, or use method 'scroll' and scroll.refit afterwards.",
-        )
+        if not isinstance(total, int) or total < n:
+            raise refusal(
+                "total",
+                f"be the number of training rows, an integer of at least the {n} given here",
+                repr(total),
+                "Pass total=len(dataset): it weighs the prior against the data.",
+            )
+        if total != n and not self.objective.batches:
+            raise refusal(
+                "psi",
+                f"hold all {total} training rows for method {self.method!r}, whose belief is "
+                "bound to all the data",
+                f"{n} rows",
+                "Train in one batch, or use method 'scroll' and scroll.refit afterwards.",
+            )
         losses = self.objective.loss(problem, total, self.beta, self.prior_weight)
-        return losses.sum(-1) / total  # type: ignore[operator]
+        return losses.sum(-1) / total
 
     def forward(self, psi: Tensor) -> Any:
         """The predictive distribution of each row of psi (..., N, H)."""
@@ -222,19 +222,14 @@ class Head(nn.Module):
     def features(self, psi: Tensor) -> Tensor:
         """psi (..., N, H), checked, as (..., 1, N, H) in the precision of the head."""
         tensor("psi", psi)
-        want = (*self.replicates, "N", self.in_features)
-        must(
-            psi.dim() == len(want)
-            and psi.shape[-1] == self.in_features
-            and psi.shape[:-2] == self.replicates,
-            "psi",
-            f"have shape ({', '.join(map(str, want))})",
-            tuple(psi.shape),
-        )
-        must(psi.shape[-2] > 0, "psi", "hold at least one row", "an empty batch")
-        must(
-            psi.is_floating_point(), "psi", "be a floating-point tensor", psi.dtype, error=TypeError
-        )
+        axes, width = psi.shape[:-2], psi.shape[-1:]
+        if psi.dim() < 2 or axes != self.replicates or width != (self.in_features,):
+            want = ", ".join(map(str, (*self.replicates, "N", self.in_features)))
+            raise refusal("psi", f"have shape ({want})", tuple(psi.shape))
+        if psi.shape[-2] == 0:
+            raise refusal("psi", "hold at least one row", "an empty batch")
+        if not psi.is_floating_point():
+            raise refusal("psi", "be a floating-point tensor", psi.dtype, error=TypeError)
         finite("psi", psi)
         return psi.to(self.log_alpha.dtype).unsqueeze(-3)
 

@@ -12,7 +12,7 @@ from torch.nn.functional import softplus
 from torch.special import log_ndtr, ndtri
 
 from .beliefs import Moments
-from .checks import axes, finite, looking, must, one_of, positive
+from .checks import axes, finite, looking, must, one_of, positive, refusal
 from .factors import (
     BernoulliLogit,
     Factor,
@@ -284,33 +284,20 @@ def _several(name: str, count: int) -> int:
 def _shaped(y: Tensor, shape: Size) -> None:
     if y.shape != shape:
         column = y.dim() == len(shape) + 1 and y.shape[-1] == 1
-        must(
-            False,
-            "y",
-            f"have shape {tuple(shape)} to go with the features",
-            tuple(y.shape),
-            "Use y.squeeze(-1)." if column else "",
-        )
+        want = f"have shape {tuple(shape)} to go with the features"
+        raise refusal("y", want, tuple(y.shape), "Use y.squeeze(-1)." if column else "")
 
 
 def _labels(y: Tensor, rows: Size, count: int, kind: str = "classes") -> Tensor:
     _shaped(y, rows)
-    must(
-        not (y.is_floating_point() or y.is_complex()),
-        "y",
-        "hold integer labels",
-        y.dtype,
-        "Convert it with y.long().",
-        TypeError,
-    )
+    if y.is_floating_point() or y.is_complex():
+        remedy = "Convert it with y.long()."
+        raise refusal("y", "hold integer labels", y.dtype, remedy, TypeError)
     if looking():
         low, high = (int(t) for t in y.aminmax())
-        must(
-            low >= 0 and high < count,
-            "y",
-            f"hold labels 0..{count - 1} for {count} {kind}",
-            f"labels {low}..{high}",
-        )
+        if low < 0 or high >= count:
+            want = f"hold labels 0..{count - 1} for {count} {kind}"
+            raise refusal("y", want, f"labels {low}..{high}")
     return y.long()
 
 
