@@ -49,7 +49,8 @@ def test_heads_predict_refit_and_diagnose(name):
         close(p.quantile([0.1, 0.9]).double(), q.quantile([0.1, 0.9]).double())
     bound, other = refit(here, psi, y), refit(there, psi.cuda(), y.cuda())
     close(bound.ood_score(psi), other.ood_score(psi.cuda()))
-    assert other.sample_weights(2, torch.Generator("cuda")).is_cuda
+    assert other.sample_weights(2, torch.Generator("cuda"))(psi.cuda()).is_cuda
+    assert refit(there, psi, y).ood_score(psi).is_cuda  # batches of an ordinary loader
 
 
 def test_hybrid_refit():
