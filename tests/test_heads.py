@@ -12,7 +12,9 @@ from parts import CONJUGATE, HEADS, make_head
 from scroll import ClassificationHead, CountHead, Head, OrdinalHead, RegressionHead
 from scroll.factors import Bounded, NegativeBinomial, Poisson
 from scroll.likelihoods import AnyLikelihood, OrdinalLikelihood
+from scroll.objectives import minus_kl
 from scroll.predictive import Count
+from scroll.routes import conjugate
 
 N, H = 24, 5
 
@@ -395,7 +397,8 @@ LABELS = {
     "float labels": (lambda: ClassificationHead(H, 3), torch.zeros(N), r"`y` must hold integer labels, but got torch.float32. Convert it with y.long"),
     "a signed label": (lambda: ClassificationHead(H, 2, "probit"), torch.full((N,), -1), r"`y` must hold labels 0..1"),
     "a level too high": (lambda: OrdinalHead(H, 4), torch.full((N,), 4), r"`y` must hold labels 0..3 for 4 levels"),
-    "one-hot labels": (lambda: ClassificationHead(H, 3), torch.zeros(N, 3).long(), r"`y` must have shape \(24,\)"),
+    "one-hot labels": (lambda: ClassificationHead(H, 3), torch.zeros(N, 3).long(), r"`y` must hold one label a row, shape \(24,\).*Use y.argmax"),
+    "labels from one": (lambda: ClassificationHead(H, 3), torch.arange(N) % 3 + 1, r"but got labels 1..3. Subtract 1"),
     "a negative count": (lambda: CountHead(H), torch.full((N,), -1), r"`y` must hold counts 0, 1, 2, ..., but got \[-1, -1, -1\]"),
     "half a count": (lambda: CountHead(H), torch.full((N,), 0.5), r"`y` must hold counts.*Use RegressionHead"),
     "an infinite count": (lambda: CountHead(H), torch.full((N,), torch.inf), r"`y` must be finite"),
@@ -430,6 +433,7 @@ MADE = {
     "replicates 3": (lambda: RegressionHead(H, replicates=3), r"`replicates` must be a tuple of positive integers, but got 3. Twenty"),
     "scale of no probit": (lambda: ClassificationHead(H, 3, "gaussreg", scale=2.0), r"`scale` must be left out for likelihood 'gaussreg'"),
     "vbll of classes": (lambda: ClassificationHead(H, 3, method="vbll"), r"`likelihood` must be Gaussian for method 'vbll'"),
+    "noise of a probit": (lambda: ClassificationHead(H, 3, noise=0.1), r"`noise` must be left out for likelihood 'ova'"),
     "scale zero": (lambda: ClassificationHead(H, 3, scale=0.0), r"`scale` must be positive"),
 }  # fmt: skip
 
@@ -465,6 +469,44 @@ def test_thresholds_start_where_they_are_put():
     even = OrdinalLikelihood(4).factor()
     probs = even.log_probs(scroll.beliefs.Moments(torch.zeros(1, 1), torch.zeros(1, 1))).exp()
     torch.testing.assert_close(probs, torch.full((1, 1, 4), 0.25))
+
+
+@pytest.mark.parametrize("name", [n for n in HEADS if n != "regression-3"])
+def test_a_predictive_refuses_a_column(name):
+    """Broadcast in silence, (N, 1) against (N,) would give N^2 numbers."""
+    head, psi, y = example(name)
+    p = head(psi)
+    for method in ("log_prob", "cdf"):
+        if hasattr(p, method):
+            with pytest.raises(ValueError, match=r"`y` must have .*shape \(24,\).*squeeze\(-1\)"):
+                getattr(p, method)(y[:, None])
+
+
+def test_a_predictive_refuses_labels_that_are_none():
+    p = ClassificationHead(H, 3)(torch.randn(N, H))
+    with pytest.raises(ValueError, match=r"`y` must hold labels 0..2 for 3 classes.*Subtract 1"):
+        p.log_prob(torch.arange(N) % 3 + 1)
+    with pytest.raises(TypeError, match=r"`y` must hold integer labels"):
+        p.log_prob(torch.full((N,), 0.7))
+
+
+def test_a_method_of_your_own():
+    psi, y = torch.randn(N, H), torch.randn(N)
+    mine = scroll.Objective(prior=minus_kl)
+    torch.manual_seed(0)
+    head = RegressionHead(H, method=mine)
+    torch.manual_seed(0)
+    twin = RegressionHead(H, method="kl")
+    torch.testing.assert_close(head.loss(psi, y, total=N), twin.loss(psi, y, total=N))
+    bound = RegressionHead(H, method=scroll.Objective(conjugate)).condition(psi, y)
+    assert bound(psi).log_prob(y).isfinite().all()
+
+
+def test_total_may_be_any_integer():
+    head, psi, y = example("regression")
+    want = head.loss(psi, y, total=N)
+    for total in (np.int64(N), torch.tensor(N)):
+        torch.testing.assert_close(head.loss(psi, y, total=total), want)
 
 
 def test_heads_print_what_they_are():

@@ -101,3 +101,33 @@ def finite(name: str, x: Tensor) -> None:
             f"{int(bad.sum())} NaN or infinite values, the first at index {first}",
             "Impute or drop such rows first; if a network made them, lower its learning rate.",
         )
+
+
+def shaped(y: Tensor, shape: torch.Size) -> None:
+    """Targets `y` have the shape of their rows."""
+    if y.shape != shape:
+        column = y.dim() == len(shape) + 1 and y.shape[-1] == 1
+        stacked = y.dim() < len(shape) and y.shape == shape[-y.dim() :]
+        remedy = "Use y.squeeze(-1)." if column else ""
+        remedy = f"Use y.expand{tuple(shape)}." if stacked else remedy
+        want = f"have shape {tuple(shape)} to go with the features"
+        raise refusal("y", want, tuple(y.shape), remedy)
+
+
+def labels(y: Tensor, rows: torch.Size, count: int, kind: str = "classes") -> Tensor:
+    """Labels 0..count-1, one a row."""
+    tensor("y", y)
+    if y.dim() == len(rows) + 1 and y.shape[-1] == count:
+        want = f"hold one label a row, shape {tuple(rows)}"
+        raise refusal("y", want, f"{tuple(y.shape)}, one-hot", "Use y.argmax(-1).")
+    shaped(y, rows)
+    if y.is_floating_point() or y.is_complex():
+        remedy = "Convert it with y.long()."
+        raise refusal("y", "hold integer labels", y.dtype, remedy, TypeError)
+    if looking():
+        low, high = (int(t) for t in y.aminmax())
+        if low < 0 or high >= count:
+            want = f"hold labels 0..{count - 1} for {count} {kind}"
+            remedy = "Subtract 1." if (low, high) == (1, count) else ""
+            raise refusal("y", want, f"labels {low}..{high}", remedy)
+    return y.long()

@@ -1,6 +1,5 @@
 """The main job in a minute: both routes on a toy and on a small real table."""
 
-import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -11,24 +10,25 @@ from rich.progress import Progress
 from rich.table import Table
 from torch import Tensor, nn
 
-from .head import Head
+from .bodies import MLP
 from .heads import RegressionHead
 from .metrics import calibration_error, nll, rmse
 from .plots import predictive_band, pyplot
 from .predictive import Normal
+from .training import Network, Recipe, Rows, Watch, stack, train
 
 ROUTES = {"scroll": "free (score)", "closed": "closed (posterior)"}
 SEEDS = range(5)
-Rows = tuple[Tensor, Tensor]
+RECIPE = Recipe(steps=3000, lr=0.01, every=10, patience=30)
 
 
 class Split(NamedTuple):
-    """Rows to train on, to stop by and to report; y in units of `unit`."""
+    """Rows to train on, to stop by and to report, one set a seed; y in units of `unit` (R, 1)."""
 
     train: Rows
     val: Rows
     test: Rows
-    unit: float = 1.0
+    unit: Tensor
 
 
 def toy_mean(x: Tensor) -> Tensor:
@@ -41,156 +41,127 @@ def toy_std(x: Tensor) -> Tensor:
     return 0.1 + 0.9 * (x / 3) ** 2
 
 
-def toy(seed: int, n: int = 400) -> Split:
+def toy(n: int = 400) -> Split:
     """x uniform on [-3, 3], y = toy_mean(x) + toy_std(x) e."""
-    g = torch.Generator().manual_seed(seed)
 
-    def rows() -> Rows:
-        x = 6 * torch.rand(n, generator=g) - 3
-        return x, toy_mean(x) + toy_std(x) * torch.randn(n, generator=g)
+    def rows(part: int) -> Rows:
+        gs = [torch.Generator().manual_seed(3 * seed + part) for seed in SEEDS]
+        x = torch.stack([6 * torch.rand(n, 1, generator=g) - 3 for g in gs])
+        e = torch.stack([torch.randn(n, generator=g) for g in gs])
+        return Rows(x, toy_mean(x[..., 0]) + toy_std(x[..., 0]) * e)
 
-    return Split(rows(), rows(), rows())
+    return Split(rows(0), rows(1), rows(2), torch.ones(len(SEEDS), 1))
 
 
 class Bumps(nn.Module):
-    """A fixed body: Gaussian bumps along x, (N,) -> (N, 16)."""
+    """A fixed body: Gaussian bumps along x, (..., N, 1) -> (..., N, 16)."""
 
     features = 16
 
     def forward(self, x: Tensor) -> Tensor:
         centres = torch.linspace(-3.5, 3.5, self.features)
-        return torch.exp(-0.5 * ((x[:, None] - centres) / 0.7) ** 2)
+        return torch.exp(-0.5 * ((x - centres) / 0.7) ** 2)
 
 
-def diabetes(seed: int) -> Split:
-    """The table that scikit-learn bundles, 60/20/20, standardised on its training rows."""
+def diabetes() -> Split:
+    """The table that scikit-learn bundles, 60/20/20, standardised on each seed's training rows."""
     from sklearn.datasets import load_diabetes
     from sklearn.model_selection import train_test_split
 
     x, y = (torch.as_tensor(a).float() for a in load_diabetes(return_X_y=True))
-    rest, test = train_test_split(range(len(y)), test_size=0.2, random_state=seed)
-    train, val = train_test_split(rest, test_size=0.25, random_state=seed)
-    x = (x - x[train].mean(0)) / x[train].std(0)
-    level, unit = y[train].mean(), y[train].std()
-    y = (y - level) / unit
-    return Split((x[train], y[train]), (x[val], y[val]), (x[test], y[test]), float(unit))
+    parts: list[list[Rows]] = [[], [], []]
+    units = []
+    for seed in SEEDS:
+        rest, test = train_test_split(range(len(y)), test_size=0.2, random_state=seed)
+        fold, held = train_test_split(rest, test_size=0.25, random_state=seed)
+        inputs = (x - x[fold].mean(0)) / x[fold].std(0)
+        target = (y - y[fold].mean()) / y[fold].std()
+        for part, index in zip(parts, (fold, held, test), strict=True):
+            part.append(Rows(inputs[index], target[index]))
+        units.append(y[fold].std())
+    rows, val, test = (Rows(*(torch.stack(t) for t in zip(*part, strict=True))) for part in parts)
+    return Split(rows, val, test, torch.stack(units)[:, None])
 
 
-class Network(nn.Module):
-    """A small trained body: one hidden layer of 50, normalised."""
-
-    features = 50
-
-    def __init__(self, inputs: int):
-        super().__init__()
-        norm = nn.LayerNorm(self.features, elementwise_affine=False)
-        self.layers = nn.Sequential(nn.Linear(inputs, self.features), nn.Tanh(), norm)
-
-    def forward(self, x: Tensor) -> Tensor:
-        psi: Tensor = self.layers(x)
-        return psi
+Body = Callable[[tuple[int, ...]], nn.Module]
+PROBLEMS: dict[str, tuple[Callable[[], Split], Body, int]] = {
+    "toy": (toy, lambda lead: Bumps(), Bumps.features),
+    "diabetes": (diabetes, lambda lead: MLP(10, 50, 1, "tanh+LN", lead), 50),
+}
 
 
-class Fit(NamedTuple):
-    """A trained body and head."""
+def fit(name: str, method: str, split: Split, watch: Watch | None = None) -> Network:
+    """A network a seed, trained together; each is kept where its validation score was best."""
+    _, body, features = PROBLEMS[name]
 
-    body: nn.Module
-    head: Head
+    def make(lead: tuple[int, ...]) -> Network:
+        return Network(body(lead), RegressionHead(features, method=method, replicates=lead))
 
-    def __call__(self, x: Tensor) -> Normal:
-        with torch.no_grad():
-            predictive: Normal = self.head(self.body(x))
-        return predictive
+    return train(stack(make, SEEDS), split.train, split.val, RECIPE, watch=watch).network
 
 
-def fit(make_body: Callable[[], nn.Module], method: str, split: Split, seed: int) -> Fit:
-    """Adam on one batch; the belief of best validation score is kept."""
-    torch.manual_seed(seed)
-    body = make_body()
-    head = RegressionHead(int(body.features), method=method)  # type: ignore[arg-type]
-    (x, y), (x_val, y_val) = split.train, split.val
-    adam = torch.optim.Adam([*body.parameters(), *head.parameters()], lr=0.01)
-    now, best, kept, since = Fit(body, head), float("inf"), None, 0
-    for step in range(3000):
-        adam.zero_grad()
-        decay = sum((p.square().sum() for p in body.parameters()), torch.zeros(()))
-        (head.loss(body(x), y, total=len(y)) + 0.01 * decay / len(y)).backward()
-        adam.step()
-        if step % 10 == 0:
-            if method == "closed":
-                head.condition(body(x), y)
-            reached, since = float(nll(now(x_val), y_val)), since + 1
-            if reached < best:
-                best, kept, since = reached, copy.deepcopy(now), 0
-            if since >= 30:
-                break
-    return kept or now
-
-
-def scores(predict: Fit | Callable[[Tensor], Normal], split: Split) -> Tensor:
+def scores(predictive: Normal, split: Split) -> list[float]:
     """NLL, RMSE and calibration error on the test rows, in the units of the data."""
-    (x, y), unit = split.test, split.unit
-    p = predict(x)
-    p, y = Normal(p.mean * unit, p.noise_var * unit**2, p.belief_var * unit**2), y * unit
-    return torch.stack([nll(p, y), rmse(p, y), calibration_error(p, y)])
+    p, y, unit = predictive, split.test.y * split.unit, split.unit
+    p = Normal(p.mean * unit, p.noise_var * unit**2, p.belief_var * unit**2)
+    return [float(metric(p, y).mean()) for metric in (nll, rmse, calibration_error)]
 
 
-def mean_predictor(split: Split) -> Callable[[Tensor], Normal]:
+def mean_predictor(split: Split) -> Normal:
     """N(mean, var) of the training targets, whatever x is."""
-    y = split.train[1]
-
-    def predict(x: Tensor) -> Normal:
-        one = torch.ones(len(x))
-        return Normal(y.mean() * one, y.var() * one, 0 * one)
-
-    return predict
+    y, one = split.train.y, torch.ones_like(split.test.y)
+    return Normal(y.mean(-1, keepdim=True) * one, y.var(-1, keepdim=True) * one, 0 * one)
 
 
 def run(output: Path, console: Console) -> None:
     """Fit, print the table, draw the figure."""
-    problems: dict[str, tuple[Callable[[int], Split], Callable[[], nn.Module]]] = {
-        "toy": (toy, Bumps),
-        "diabetes": (diabetes, lambda: Network(10)),
-    }
     table = Table(title=f"Held-out scores, mean over {len(SEEDS)} seeds (lower is better)")
     for column in ("data", "belief", "NLL", "RMSE", "calibration error"):
         table.add_column(column, justify="left" if column in ("data", "belief") else "right")
-    toys: dict[str, Fit] = {}
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("fitting", total=len(problems) * len(ROUTES) * len(SEEDS))
-        for name, (data, body) in problems.items():
-            splits = [data(seed) for seed in SEEDS]
+    bands, x = {}, torch.linspace(-3, 3, 300)
+    with Progress(console=console, transient=True) as progress, torch.no_grad():
+        total, done = len(PROBLEMS) * len(ROUTES) * len(SEEDS), 0
+        task = progress.add_task("fitting", total=total)
+
+        def watch(stopped: int, best: float) -> None:
+            progress.update(task, completed=done + stopped)
+
+        for name, (data, _, _) in PROBLEMS.items():
+            split = data()
             rows = {}
             for method, label in ROUTES.items():
-                fits = []
-                for seed, split in zip(SEEDS, splits, strict=True):
-                    fits.append(fit(body, method, split, seed))
-                    progress.advance(task)
-                rows[label] = [scores(f, s) for f, s in zip(fits, splits, strict=True)]
+                with torch.enable_grad():
+                    network = fit(name, method, split, watch)
+                done += len(SEEDS)
+                rows[label] = network(split.test.x)
                 if name == "toy":
-                    toys[method] = fits[0]
-            rows["mean predictor"] = [scores(mean_predictor(s), s) for s in splits]
-            for label, each in rows.items():
-                mean = torch.stack(each).mean(0).tolist()
-                table.add_row(name, label, *(f"{v:.3f}" for v in mean))
+                    bands[method] = _first(network(x[:, None].expand(len(SEEDS), -1, 1)))
+            rows["mean predictor"] = mean_predictor(split)
+            for label, predictive in rows.items():
+                table.add_row(name, label, *(f"{v:.3f}" for v in scores(predictive, split)))
             table.add_section()
+            if name == "toy":
+                shown = split.train
     console.print(table)
-    draw(toys, toy(SEEDS[0]), output)
+    draw(x, bands, shown, output)
     console.print(f"The two routes on the toy: {output}")
 
 
-def draw(fits: dict[str, Fit], split: Split, output: Path) -> None:
+def _first(p: Normal) -> Normal:
+    return Normal(p.mean[0], p.noise_var[0], p.belief_var[0])
+
+
+def draw(x: Tensor, bands: dict[str, Normal], data: Rows, output: Path) -> None:
     """The paper's two panels: the closed band is constant, the free band tracks the noise."""
     plt = pyplot()
-    x = torch.linspace(-3, 3, 300)
     titles = {
         "closed": "(a) closed: bound to the posterior\nthe band ignores the noise",
         "scroll": "(b) free: trained on the score\nthe band tracks the noise",
     }
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
     for ax, (method, title), color in zip(axes, titles.items(), ("C3", "C0"), strict=True):
-        ax.plot(*(t.numpy() for t in split.train), ".", color="0.6", ms=3, label="data")
-        predictive_band(x, fits[method](x), color=color, ax=ax)
+        ax.plot(data.x[0, :, 0], data.y[0], ".", color="0.6", ms=3, label="data")
+        predictive_band(x, bands[method], color=color, ax=ax)
         ax.plot(x, toy_mean(x), "k--", lw=1.2, label="true mean")
         for sign in (-2, 2):
             edge = toy_mean(x) + sign * toy_std(x)

@@ -82,7 +82,7 @@ def _runaway(belief: Belief) -> Tensor | None:
 
 def _noise_words(share: Tensor | None) -> str:
     if share is None:
-        return "Noise: not split from a learned variance, so it cannot collapse."
+        return "Noise: this likelihood has none beside a learned variance; it cannot collapse."
     low = float(share.min())
     if low >= COLLAPSED:
         return f"Noise: carries {low:.2%} of the predictive variance or more. Healthy."

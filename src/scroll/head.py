@@ -4,6 +4,7 @@ A head holds parameters and names three parts: a likelihood, a covariance family
 `METHODS`. The mathematics is theirs.
 """
 
+from operator import index
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ class Head(nn.Module):
         in_features: number of features H that the body gives.
         likelihood: the observation model; `scroll.likelihoods` has them.
         covariance: "full", "diag", "lowrank" or "none", the family of S.
-        method: a method of `scroll.METHODS` that exists for this covariance.
+        method: a method of `scroll.METHODS` that exists for this covariance, or an `Objective`.
         beta: weight each point's score by its detached V^beta; 0.5 keeps a deep body from
             giving up on hard points (Gaussian likelihoods only).
         alpha: where the prior precision starts; for a method that does not learn it, what it
@@ -50,7 +51,7 @@ class Head(nn.Module):
         likelihood: Likelihood,
         *,
         covariance: str = "full",
-        method: str = "scroll",
+        method: str | Objective = "scroll",
         beta: float = 0.0,
         alpha: float = 1.0,
         prior_weight: float = 1.0,
@@ -67,7 +68,8 @@ class Head(nn.Module):
             must(number >= 0, name, "be zero or positive", number)
         positive("init_std", init_std)
         self.objective = row(method, covariance)
-        self.method, self.covariance = method, covariance
+        self.method = method if isinstance(method, str) else "your own"
+        self.covariance = covariance
         self.in_features, self.replicates = in_features, axes(replicates)
         self.beta, self.prior_weight = float(beta), float(prior_weight)
         self.likelihood = likelihood
@@ -109,7 +111,8 @@ class Head(nn.Module):
                 return self.loss(psi, y, total)
         problem = self.problem(psi, y)
         n = problem.y.shape[-1]
-        if not isinstance(total, int) or total < n:
+        total = total if isinstance(total, int) or total is None else index(total)
+        if total is None or total < n:
             raise refusal(
                 "total",
                 f"be the number of training rows, an integer of at least the {n} given here",
@@ -225,7 +228,8 @@ class Head(nn.Module):
         axes, width = psi.shape[:-2], psi.shape[-1:]
         if psi.dim() < 2 or axes != self.replicates or width != (self.in_features,):
             want = ", ".join(map(str, (*self.replicates, "N", self.in_features)))
-            raise refusal("psi", f"have shape ({want})", tuple(psi.shape))
+            remedy = "Use psi[None] for one row." if psi.dim() == 1 else "Pass body(x), not x."
+            raise refusal("psi", f"have shape ({want})", tuple(psi.shape), remedy)
         if psi.shape[-2] == 0:
             raise refusal("psi", "hold at least one row", "an empty batch")
         if not psi.is_floating_point():
@@ -252,17 +256,15 @@ class Head(nn.Module):
         return ", ".join(f"{k}={v!r}" for k, v in {**parts, "method": self.method}.items())
 
 
-def row(method: str, covariance: str) -> Objective:
+def row(method: str | Objective, covariance: str) -> Objective:
     """`METHODS["method-covariance"]`, or an error that says what there is."""
-    names = list(dict.fromkeys(key.rpartition("-")[0] for key in METHODS))
-    one_of("method", method, names)
+    one_of("covariance", covariance, FAMILIES)
+    if isinstance(method, Objective):
+        return method
+    one_of("method", method, list(dict.fromkeys(key.rpartition("-")[0] for key in METHODS)))
     families = [key.rpartition("-")[2] for key in METHODS if key.rpartition("-")[0] == method]
-    one_of(
-        "covariance",
-        covariance,
-        families if covariance in FAMILIES else FAMILIES,
-        f"These exist for method {method!r}; method 'scroll' takes every covariance.",
-    )
+    remedy = f"These exist for method {method!r}; method 'scroll' takes every covariance."
+    one_of("covariance", covariance, families, remedy)
     return METHODS[f"{method}-{covariance}"]
 
 

@@ -16,6 +16,7 @@ from .likelihoods import (
     OrdinalLikelihood,
     Replicates,
 )
+from .objectives import Objective
 
 
 class RegressionHead(Head):
@@ -26,7 +27,7 @@ class RegressionHead(Head):
         in_features: int,
         out_features: int = 1,
         covariance: str = "full",
-        method: str = "scroll",
+        method: str | Objective = "scroll",
         beta: float = 0.0,
         *,
         noise: float = 1.0,
@@ -52,6 +53,7 @@ class ClassificationHead(Head):
         likelihood: "ova" (one probit a class, normalised), "gaussreg" (least squares on +-1
             targets) or, for two classes on one latent, "probit" or "logit".
         scale: c of the probit ("ova", "probit"), fixed; 1 by default.
+        noise: where the noise of "gaussreg" starts; it is learned, so stop on held-out data.
     """
 
     def __init__(
@@ -60,10 +62,11 @@ class ClassificationHead(Head):
         classes: int,
         likelihood: str = "ova",
         covariance: str = "full",
-        method: str = "scroll",
+        method: str | Objective = "scroll",
         beta: float = 0.0,
         *,
         scale: float | None = None,
+        noise: float | None = None,
         replicates: Replicates = (),
         **head: Any,
     ):
@@ -74,7 +77,13 @@ class ClassificationHead(Head):
             f"be left out for likelihood {likelihood!r}, which has no probit to scale",
             scale,
         )
-        scale = 1.0 if scale is None else scale
+        must(
+            noise is None or likelihood == "gaussreg",
+            "noise",
+            f"be left out for likelihood {likelihood!r}, which has none",
+            noise,
+        )
+        scale, noise = (1.0 if given is None else given for given in (scale, noise))
         two = likelihood in ("probit", "logit")
         must(
             not two or classes == 2,
@@ -84,7 +93,7 @@ class ClassificationHead(Head):
             "Use 'ova' for more classes.",
         )
         if likelihood == "gaussreg":
-            model: Likelihood = GaussReg(classes, replicates=replicates)
+            model: Likelihood = GaussReg(classes, noise, replicates)
         else:
             model = Binary(likelihood, scale) if two else OneVersusAll(classes, scale)
         super().__init__(
@@ -112,7 +121,7 @@ class OrdinalHead(Head):
         in_features: int,
         levels: int,
         covariance: str = "full",
-        method: str = "scroll",
+        method: str | Objective = "scroll",
         *,
         scale: float = 1.0,
         thresholds: Tensor | None = None,
@@ -143,7 +152,7 @@ class CountHead(Head):
         in_features: int,
         likelihood: str = "poisson",
         covariance: str = "full",
-        method: str = "scroll",
+        method: str | Objective = "scroll",
         *,
         concentration: float = 1.0,
         replicates: Replicates = (),

@@ -12,7 +12,7 @@ from torch.nn.functional import softplus
 from torch.special import log_ndtr, ndtri
 
 from .beliefs import Moments
-from .checks import axes, finite, looking, must, one_of, positive, refusal
+from .checks import axes, finite, labels, looking, must, one_of, positive, shaped
 from .factors import (
     BernoulliLogit,
     Factor,
@@ -57,7 +57,7 @@ class GaussianLikelihood(nn.Module):
         return Gaussian(self.log_noise.exp())
 
     def encode(self, y: Tensor, rows: Size) -> Tensor:
-        _shaped(y, rows if self.latents == 1 else Size((*rows, self.latents)))
+        shaped(y, rows if self.latents == 1 else Size((*rows, self.latents)))
         finite("y", y)
         y = y.to(self.log_noise.dtype)
         return y.unsqueeze(-2) if self.latents == 1 else y.mT
@@ -85,7 +85,7 @@ class GaussReg(nn.Module):
         return Gaussian(self.log_noise.exp())
 
     def encode(self, y: Tensor, rows: Size) -> Tensor:
-        return _one_hot(_labels(y, rows, self.latents), self.latents, self.log_noise)
+        return _one_hot(labels(y, rows, self.latents), self.latents, self.log_noise)
 
     regress = encode
 
@@ -108,7 +108,7 @@ class OneVersusAll(nn.Module):
         return Probit(self.scale)
 
     def encode(self, y: Tensor, rows: Size) -> Tensor:
-        return _one_hot(_labels(y, rows, self.latents), self.latents, self.scale)
+        return _one_hot(labels(y, rows, self.latents), self.latents, self.scale)
 
     regress = encode
 
@@ -132,7 +132,7 @@ class Binary(nn.Module):
         return Probit(self.scale) if self.link == "probit" else BernoulliLogit()
 
     def encode(self, y: Tensor, rows: Size) -> Tensor:
-        return (2 * _labels(y, rows, 2).unsqueeze(-2) - 1).to(self.scale.dtype)
+        return (2 * labels(y, rows, 2).unsqueeze(-2) - 1).to(self.scale.dtype)
 
     regress = encode
 
@@ -183,7 +183,7 @@ class OrdinalLikelihood(nn.Module):
         return Ordinal(steps.unsqueeze(-2), self.scale)
 
     def encode(self, y: Tensor, rows: Size) -> Tensor:
-        return _labels(y, rows, self.levels, "levels").unsqueeze(-2)
+        return labels(y, rows, self.levels, "levels").unsqueeze(-2)
 
     def regress(self, y: Tensor, rows: Size) -> Tensor:
         return self.encode(y, rows).to(self.scale.dtype) - (self.levels - 1) / 2
@@ -215,7 +215,7 @@ class CountLikelihood(nn.Module):
         return NegativeBinomial(self.log_concentration.exp())
 
     def encode(self, y: Tensor, rows: Size) -> Tensor:
-        _shaped(y, rows)
+        shaped(y, rows)
         finite("y", y)
         if looking():
             bad = (y < 0) | (y != y.floor() if y.is_floating_point() else False)
@@ -257,7 +257,7 @@ class AnyLikelihood(nn.Module):
         return given() if isinstance(given, nn.Module) else given
 
     def encode(self, y: Tensor, rows: Size) -> Tensor:
-        _shaped(y, rows)
+        shaped(y, rows)
         finite("y", y)
         return y.unsqueeze(-2)
 
@@ -279,26 +279,6 @@ def _log_parameter(name: str, start: float, shape: tuple[int, ...]) -> nn.Parame
 def _several(name: str, count: int) -> int:
     must(isinstance(count, int) and count >= 2, name, "be an integer of at least 2", repr(count))
     return count
-
-
-def _shaped(y: Tensor, shape: Size) -> None:
-    if y.shape != shape:
-        column = y.dim() == len(shape) + 1 and y.shape[-1] == 1
-        want = f"have shape {tuple(shape)} to go with the features"
-        raise refusal("y", want, tuple(y.shape), "Use y.squeeze(-1)." if column else "")
-
-
-def _labels(y: Tensor, rows: Size, count: int, kind: str = "classes") -> Tensor:
-    _shaped(y, rows)
-    if y.is_floating_point() or y.is_complex():
-        remedy = "Convert it with y.long()."
-        raise refusal("y", "hold integer labels", y.dtype, remedy, TypeError)
-    if looking():
-        low, high = (int(t) for t in y.aminmax())
-        if low < 0 or high >= count:
-            want = f"hold labels 0..{count - 1} for {count} {kind}"
-            raise refusal("y", want, f"labels {low}..{high}")
-    return y.long()
 
 
 def _one_hot(y: Tensor, count: int, like: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch.special import ndtr, ndtri
 
 from ._value import cast, value
 from .beliefs import Moments
-from .checks import must
+from .checks import labels, must, refusal
 from .counting import count_cdf
 from .factors import Factor, NegativeBinomial, Poisson
 from .linalg import log_normal
@@ -37,13 +37,13 @@ class Normal:
         return self.variance.sqrt()
 
     def log_prob(self, y: Tensor) -> Tensor:
-        return log_normal(y - self.mean, self.variance)
+        return log_normal(_rows(y, self.mean) - self.mean, self.variance)
 
     def cdf(self, y: Tensor) -> Tensor:
-        return ndtr((y - self.mean) / self.stddev)
+        return ndtr((_rows(y, self.mean) - self.mean) / self.stddev)
 
     def icdf(self, q: Tensor) -> Tensor:
-        return self.mean + self.stddev * ndtri(torch.as_tensor(q).to(self.mean))
+        return self.mean + self.stddev * ndtri(_rows(q, self.mean))
 
     def quantile(self, q: Levels) -> Tensor:
         return _quantile(self.icdf, q, self.mean)
@@ -84,7 +84,8 @@ class Categorical:
         return self.log_probs.argmax(-1)
 
     def log_prob(self, y: Tensor) -> Tensor:
-        return self.log_probs.gather(-1, y.long()[..., None])[..., 0]
+        y = labels(y, self.log_probs.shape[:-1], self.log_probs.shape[-1])
+        return self.log_probs.gather(-1, y[..., None])[..., 0]
 
     def sample(self, n: int, generator: Generator | None = None) -> Tensor:
         """n labels a row, (n, ...)."""
@@ -125,12 +126,12 @@ class Ordered:
 
     def cdf(self, y: Tensor) -> Tensor:
         """P(level <= y)."""
-        y = torch.as_tensor(y).to(self._levels)
+        y = _rows(y, self.log_probs[..., 0])
         return (self.probs * (self._levels <= y[..., None])).sum(-1)
 
     def icdf(self, q: Tensor) -> Tensor:
         """The least level whose cdf reaches q."""
-        short = self.probs.cumsum(-1) < torch.as_tensor(q)[..., None]
+        short = self.probs.cumsum(-1) < _rows(q, self.log_probs[..., 0])[..., None]
         return short[..., :-1].sum(-1)
 
     def quantile(self, q: Levels) -> Tensor:
@@ -175,17 +176,17 @@ class Count:
         return self.variance.sqrt()
 
     def log_prob(self, y: Tensor) -> Tensor:
-        return self.factor.log_marginal(y.to(self.latent_mean), self._at)
+        return self.factor.log_marginal(_rows(y, self.latent_mean), self._at)
 
     def cdf(self, y: Tensor) -> Tensor:
         """P(count <= y)."""
-        k = torch.as_tensor(y).to(self.latent_mean).floor()
+        k = _rows(y, self.latent_mean).floor()
         return torch.where(k < 0, 0.0, count_cdf(self.factor, k.clamp(min=0), self._at))
 
     def icdf(self, q: Tensor) -> Tensor:
         """The least count whose cdf reaches q, by doubling and bisection, in float64."""
         at, factor = cast(self._at, torch.float64), cast(self.factor, torch.float64)
-        q = torch.as_tensor(q).to(at.mean).expand_as(at.mean)
+        q = _rows(q, at.mean).expand_as(at.mean)
         high = torch.ones_like(q)
         while bool((short := count_cdf(factor, high, at) < q).any()):
             high = torch.where(short, 2 * high, high)
@@ -228,12 +229,23 @@ class Implied:
     latent_var: Tensor
 
     def log_prob(self, y: Tensor) -> Tensor:
+        y = _rows(y, self.latent_mean)
         return self.factor.log_marginal(y, Moments(self.latent_mean, self.latent_var))
 
     def sample_latent(self, n: int, generator: Generator | None = None) -> Tensor:
         """n draws of f a row, (n, ...)."""
         noise = _randn(self.latent_mean, n, generator)
         return self.latent_mean + self.latent_var.sqrt() * noise
+
+
+def _rows(y: Tensor | float, like: Tensor) -> Tensor:
+    """`y`, a number or of the shape of the rows (draws in front), as `like` is."""
+    y = torch.as_tensor(y).to(like)
+    if y.dim() and y.shape[-like.dim() :] != like.shape:
+        want = f"have the shape {tuple(like.shape)} of the predictive"
+        remedy = "Use y.squeeze(-1)." if y.shape[-1] == 1 else ""
+        raise refusal("y", want, tuple(y.shape), remedy)
+    return y
 
 
 def _quantile(icdf: Callable[[Tensor], Tensor], q: Levels, like: Tensor) -> Tensor:
@@ -243,6 +255,7 @@ def _quantile(icdf: Callable[[Tensor], Tensor], q: Levels, like: Tensor) -> Tens
         "q",
         "lie strictly between 0 and 1",
         levels.tolist(),
+        "95 % is 0.95.",
     )
     if levels.dim() == 0:
         return icdf(levels)

@@ -1,0 +1,146 @@
+"""The training loop: replicates that share a graph and nothing else."""
+
+import pytest
+import torch
+
+from scroll import RegressionHead
+from scroll.bodies import ARCHITECTURES, MLP
+from scroll.training import Network, Recipe, Rows, Trained, held_out_nll, stack, train
+
+R, N, D, H = 4, 40, 3, 8
+
+
+def make(method="scroll", architecture="tanh+LN"):
+    def network(replicates):
+        name = architecture if isinstance(architecture, str) or replicates else architecture[0]
+        body = MLP(D, H, architecture=name, replicates=replicates)
+        return Network(body, RegressionHead(H, method=method, replicates=replicates))
+
+    return network
+
+
+def data(seed=0, r=R, n=N):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(r, n, D, generator=g)
+    y = torch.sin(2 * x[..., 0]) + 0.3 * torch.randn(r, n, generator=g)
+    return Rows(x, y)
+
+
+def one(rows, r):
+    return Rows(rows.x[r : r + 1], rows.y[r : r + 1])
+
+
+@pytest.mark.parametrize("batch", [None, 16])
+@pytest.mark.parametrize("method", ["scroll", "closed", "hybrid"])
+def test_a_replicate_of_a_stack_is_the_solo_run(method, batch):
+    """Stops, checkpoints, mini-batches and leaving the stack included."""
+    if batch and method != "scroll":
+        return
+    recipe = Recipe(steps=150, every=1, patience=6, batch=batch)
+    rows, held = data(), data(1)
+    seeds = (3, 5, 8, 13)
+    together = train(stack(make(method), seeds), rows, held, recipe, seeds=seeds)
+    assert len(set(together.steps.tolist())) > 1  # they stop at different times
+    for r, seed in enumerate(seeds):
+        alone = train(stack(make(method), [seed]), one(rows, r), one(held, r), recipe, seeds=[seed])
+        assert alone.steps.item() == together.steps[r].item()
+        torch.testing.assert_close(alone.score[0], together.score[r], rtol=1e-6, atol=0)
+        for p, q in zip(alone.network.parameters(), together.network.parameters(), strict=True):
+            torch.testing.assert_close(p[0], q[r], rtol=1e-6, atol=1e-9)
+
+
+def test_the_kept_network_has_the_best_score():
+    rows, held = data(), data(1)
+    done = train(stack(make(), range(R)), rows, held, Recipe(steps=100, patience=5))
+    torch.testing.assert_close(held_out_nll(done.network, held), done.score)
+    assert (done.step <= done.steps).all()
+    start = held_out_nll(stack(make(), range(R)), held)
+    assert (done.score < start).all()
+
+
+def test_an_accident_stays_with_its_replicate():
+    """NaN rows in one replicate: it stops where it was, the others never notice."""
+    rows, held = data(), data(1)
+    bad = Rows(rows.x.clone(), rows.y)
+    bad.x[1, 0, 0] = torch.nan
+    recipe = Recipe(steps=60, patience=100)
+    clean = train(stack(make(), range(R)), rows, held, recipe)
+    hurt = train(stack(make(), range(R)), bad, held, recipe)
+    for r in (0, 2, 3):
+        torch.testing.assert_close(hurt.score[r], clean.score[r], rtol=1e-9, atol=0)
+    assert all(p.isfinite().all() for p in hurt.network.parameters())
+    assert hurt.steps[1] == 0
+
+
+def test_each_replicate_has_its_own_step_size():
+    rows, held = data(), data(1)
+    lr = torch.tensor([0.03, 0.0, 0.03, 0.1])
+    start = stack(make(), range(R))
+    done = train(start, rows, held, Recipe(steps=10, lr=lr))
+    moved = (done.network.head.mean - start.head.mean).abs().flatten(1).sum(-1)
+    assert moved[1] == 0
+    assert (moved[[0, 2, 3]] > 0).all()
+
+
+def test_the_given_network_is_left_alone_and_runs_repeat():
+    rows, held = data(), data(1)
+    start = stack(make(), range(R))
+    before = {k: v.clone() for k, v in start.state_dict().items()}
+    first, second = (train(start, rows, held, Recipe(steps=20)) for _ in range(2))
+    for k, v in start.state_dict().items():
+        torch.testing.assert_close(v, before[k], rtol=0, atol=0)
+    torch.testing.assert_close(first.score, second.score, rtol=0, atol=0)
+
+
+def test_mini_batches_see_every_row_and_estimate_the_same_loss():
+    from scroll.training import _Feed
+
+    rows = data(r=2)
+    feed = _Feed(rows, 10, (0, 1))
+    seen = torch.cat([feed.next().y for _ in range(N // 10)], 1)
+    torch.testing.assert_close(seen.sort(-1).values, rows.y.sort(-1).values)
+    network = stack(make(), range(2))
+    feed = _Feed(rows, 10, (0, 1))
+    parts = torch.stack([network.loss(feed.next(), N, 0.01) for _ in range(N // 10)])
+    torch.testing.assert_close(parts.mean(0), network.loss(rows, N, 0.01))
+
+
+def test_a_bound_head_takes_no_mini_batches():
+    with pytest.raises(ValueError, match=r"`batch` must be None for method 'closed'"):
+        train(stack(make("closed"), range(R)), data(), data(1), Recipe(batch=8))
+
+
+def test_progress_is_told():
+    told = []
+    done = train(
+        stack(make(), range(R)),
+        data(),
+        data(1),
+        Recipe(steps=200, patience=3),
+        watch=lambda stopped, best: told.append((stopped, best)),
+    )
+    assert isinstance(done, Trained)
+    assert [t[0] for t in told] == sorted(t[0] for t in told)
+    assert told[-1][1] == pytest.approx(done.score.min().item())
+
+
+def test_architectures_side_by_side_are_each_their_own():
+    stackful = stack(make(architecture=ARCHITECTURES), range(4))
+    x = torch.randn(4, N, D)
+    psi = stackful.body(x)
+    for r, name in enumerate(ARCHITECTURES):
+        solo = MLP(D, H, architecture=name)
+        solo.weights[0].data.copy_(stackful.body.weights[0][r])
+        torch.testing.assert_close(psi[r], solo(x[r]))
+    layer = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.LayerNorm(H, elementwise_affine=False))
+    want = layer(x[1] @ stackful.body.weights[0][1])
+    torch.testing.assert_close(psi[1], want)
+
+
+def test_depth_and_names_are_checked():
+    body = MLP(D, H, depth=2)
+    assert [tuple(w.shape) for w in body.weights] == [(D, H), (H, H)]
+    with pytest.raises(ValueError, match=r"`architecture` must be one of 'relu', 'relu\+LN'"):
+        MLP(D, H, architecture="gelu")
+    with pytest.raises(ValueError, match=r"`architecture` must be one name or one for each"):
+        MLP(D, H, architecture=["relu", "tanh"], replicates=(3,))
