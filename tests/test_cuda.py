@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from parts import CONJUGATE, FREE, HEADS, SEARCHES_A_MODE, make_head
-from scroll import refit
+from scroll import RegressionHead, refit
+from scroll.bodies import MLP
+from scroll.training import Network, Recipe, Rows, stack, train
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 N, H = 40, 6
@@ -60,6 +62,23 @@ def test_hybrid_refit():
     a = refit(here, psi, y, hybrid=True, steps=20)
     b = refit(there, psi.cuda(), y.cuda(), hybrid=True, steps=20)
     close(a(psi).variance, b(psi.cuda()).variance)
+
+
+@pytest.mark.parametrize("method", ["scroll", "closed"])
+def test_training(method):
+    rows, held = (Rows(torch.randn(3, N, H), torch.randn(3, N)) for _ in range(2))
+
+    def make(lead):
+        return Network(
+            MLP(H, 8, replicates=lead), RegressionHead(8, method=method, replicates=lead)
+        )
+
+    recipe = Recipe(steps=60, every=1, patience=5, batch=None if method == "closed" else 16)
+    here = train(stack(make, range(3)), rows, held, recipe)
+    far = [Rows(r.x.cuda(), r.y.cuda()) for r in (rows, held)]
+    there = train(stack(make, range(3)).cuda(), *far, recipe)
+    close(here.score, there.score)
+    assert here.steps.tolist() == there.steps.tolist()
 
 
 @pytest.mark.parametrize("name", [n for n in HEADS if n not in SEARCHES_A_MODE])

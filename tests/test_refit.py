@@ -137,7 +137,7 @@ def test_weights_are_drawn_from_the_posterior():
     bound = refit(head(), psi, y)
     g = torch.Generator().manual_seed(0)
     functions = bound.sample_weights(100_000, g)
-    w = functions.weight
+    w, _ = functions
     assert w.shape == (100_000, 1, H)
     # a sample covariance of n draws is off by about S/sqrt(n), n = 100,000
     s = bound.posterior.cov.dense()[0]

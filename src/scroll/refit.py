@@ -8,7 +8,7 @@ float64, so more data can be added at any time.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -44,8 +44,7 @@ class Statistics:
         )
 
 
-@value
-class Functions:
+class Functions(NamedTuple):
     """n draws of the latent function, f(psi) = weight . psi + bias."""
 
     weight: Tensor  # (n, ..., K, H)
