@@ -172,7 +172,7 @@ class _Feed:
         n = rows.y.shape[1]
         self.rows, self.batch = rows, None if batch is None or batch >= n else batch
         self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-        self.order, self.used = torch.empty(len(seeds), 0, dtype=torch.long), 0
+        self.order, self.used = rows.y.new_empty(len(seeds), 0, dtype=torch.long), 0
 
     def next(self) -> Rows:
         """The next batch of every replicate; a new order once the rows do not fill one."""
