@@ -88,7 +88,8 @@ class Head(nn.Module):
         if self.objective.batches or self.objective.route is hybrid:
             self.family = FAMILIES[covariance](shape, init_std, floor, rank)
         if self.objective.route is hybrid:
-            self.log_site_noise = nn.Parameter(likelihood.log_noise.detach().clone())  # type: ignore[attr-defined]
+            factor: Any = likelihood.factor()
+            self.log_site_noise = nn.Parameter(factor.noise.detach().log())
         if not self.objective.batches:
             spread = shape if self.objective.diagonal else (*shape, in_features)
             self.register_buffer("posterior_mean", torch.zeros(shape))
@@ -181,15 +182,16 @@ class Head(nn.Module):
     @torch.no_grad()
     def fit_noise(self, psi: Tensor, y: Tensor) -> "Head":
         """Set each output's noise to the root mean square residual, as MAP-type methods do."""
+        model: Any = self.likelihood
         must(
-            hasattr(self.likelihood, "log_noise"),
+            hasattr(model, "log_noise"),
             "likelihood",
             "be Gaussian to have a noise",
-            type(self.likelihood).__name__,
+            type(model).__name__,
             error=TypeError,
         )
         residual = self.problem(psi, y).y - self.message(psi).mean
-        self.likelihood.log_noise.copy_(residual.square().mean(-1).sqrt().log())  # type: ignore[attr-defined]
+        model.log_noise.copy_(residual.square().mean(-1).sqrt().log())
         return self
 
     def diagnose(self, psi: Tensor | None = None) -> Diagnosis:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .checks import must, tensor
+from .checks import must, refusal, tensor
 from .factors import Gaussian
 from .head import Head
 
@@ -44,8 +44,9 @@ def offset(head: Head) -> Tensor | float:
 def batches(features: Tensor | Batches, y: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
     """Pairs (psi, y), of a tensor of features with its targets or of what gives such pairs."""
     if isinstance(features, Tensor):
-        must(y is not None, "y", "be given with a tensor of features", y)
-        yield features, y  # type: ignore[misc]
+        if y is None:
+            raise refusal("y", "be given with a tensor of features", None)
+        yield features, y
         return
     if hasattr(features, "shape"):
         tensor("features", features)

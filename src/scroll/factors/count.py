@@ -1,5 +1,7 @@
 """Counts, y = 0, 1, 2, ..., with a log link."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
@@ -51,6 +53,6 @@ class NegativeBinomial:
         return expect(lambda f: self.log_prob(y, f), *at)
 
 
-def _in_float64(g, *x: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
+def _in_float64(g: Callable[..., Tensor], *x: Tensor) -> Tensor:
     """g of large terms that cancel."""
     return g(*(t.double() for t in x)).to(x[0].dtype)
