@@ -137,6 +137,11 @@ def test_quantiles_of_large_counts_come_back(dtype):
         assert p.quantile(0.9).item() == pytest.approx(want, rel=2e-2)
 
 
+def test_counts_have_no_greatest():
+    with pytest.raises(ValueError, match=r"`q` must be below 1: counts have no greatest"):
+        CountHead(H)(torch.randn(N, H)).icdf(torch.tensor(1.0))
+
+
 @pytest.mark.parametrize("r", [None, 2.5])
 @pytest.mark.parametrize(
     ("mean", "var"), [(1.0, 0.01), (3.0, 1.0), (7.0, 1.0), (10.0, 1.0), (3.0, 25.0)]

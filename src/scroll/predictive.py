@@ -187,6 +187,9 @@ class Count:
         """The least count whose cdf reaches q, by doubling and bisection, in float64."""
         at, factor = cast(self._at, torch.float64), cast(self.factor, torch.float64)
         q = _rows(q, at.mean).expand_as(at.mean)
+        must(
+            bool((q < 1 - 1e-12).all()), "q", "be below 1: counts have no greatest", q.max().item()
+        )
         high = torch.ones_like(q)
         while bool((short := count_cdf(factor, high, at) < q).any()):
             high = torch.where(short, 2 * high, high)
