@@ -33,7 +33,9 @@ COVARIANCES = {
     "full": lambda *s: Full(lower(*s)),
     "full-plus": lambda *s: FullPlus(lower(*s), torch.rand(s[:-1]) + 0.1),
     "diag": lambda *s: Diag(torch.rand(s) + 0.1),
-    "lowrank": lambda *s: LowRank(torch.rand(s) + 0.1, torch.randn(*s[:-1], 2, s[-1])),
+    "lowrank": lambda *s: LowRank(
+        torch.rand(s) + 0.1, torch.randn(*s[:-1], 2, s[-1]), torch.rand(*s[:-1], 2) + 0.1
+    ),
     "spectral": lambda *s: Spectral(orthogonal(*s), torch.rand(s) + 0.1),
     "isotropic": lambda *s: Isotropic(torch.rand(s[:-1]) + 0.1),
     "scaled": lambda *s: Scaled(Diag(torch.rand(s) + 0.1), torch.rand(s[:-1]) + 0.5),

@@ -57,8 +57,20 @@ def test_log_normal_against_torch(name):
 
 def test_low_rank_log_normal_against_torch():
     var, factor, x = torch.rand(H) + 0.1, torch.randn(2, H), torch.randn(H)
-    theirs = LowRankMultivariateNormal(torch.zeros(H), factor.mT, var)
-    close(LowRank(var, factor).log_normal(x), theirs.log_prob(x))
+    load = torch.rand(2) + 0.1
+    theirs = LowRankMultivariateNormal(torch.zeros(H), factor.mT * load, var)
+    close(LowRank(var, factor, load).log_normal(x), theirs.log_prob(x))
+
+
+def test_shared_directions_are_the_expanded_ones():
+    var, load, shared = torch.rand(2, 3, H) + 0.1, torch.rand(2, 3, 2), torch.randn(2, 1, 2, H)
+    each = LowRank(var, shared.expand(2, 3, 2, H), load)
+    ours, psi, x = LowRank(var, shared, load), torch.randn(2, 1, N, H), torch.randn(2, 3, H)
+    close(ours.quad(psi), each.quad(psi))
+    close(ours.log_normal(x), each.log_normal(x))
+    close(ours.trace(), each.trace())
+    close(ours.dense(), each.dense())
+    assert ours.draw(torch.Size((5, 2, 3, H))).shape == (5, 2, 3, H)
 
 
 @pytest.mark.parametrize("name", DENSE)
@@ -133,7 +145,7 @@ def test_siblings_agree_where_they_coincide(h, log_scale, seed):
     diag = Diag(var)
     for cov in (
         Full(var.sqrt().diag()),
-        LowRank(var, torch.zeros(2, h)),
+        LowRank(var, torch.randn(2, h), torch.zeros(2)),
         Spectral(torch.eye(h), var),
         Scaled(Diag(var / 4), torch.tensor(2.0)),
         Sum(Diag(var / 2), Diag(var / 2)),

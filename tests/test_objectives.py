@@ -211,7 +211,8 @@ REFUSED = {
     ),
     "leave-one-out is for bound beliefs": (
         lambda: leave_one_out(
-            Belief(torch.zeros(H), LowRank(torch.ones(H), torch.ones(1, H))), problem()
+            Belief(torch.zeros(H), LowRank(torch.ones(H), torch.ones(1, H), torch.ones(1))),
+            problem(),
         ),
         r"`belief` must be bound to the posterior.*Use the `conjugate`",
     ),

@@ -173,41 +173,39 @@ class Diag:
 
 @value
 class LowRank:
-    """S = diag(var) + factor' factor."""
+    """S = diag(var) + factor' diag(load^2) factor; outputs may share directions (..., 1, R, H)."""
 
     var: Tensor  # (..., H)
-    factor: Tensor  # (..., R, H)
+    factor: Tensor  # (..., R, H), directions
+    load: Tensor  # (..., R), deviation along each
 
     def quad(self, psi: Tensor) -> Tensor:
-        if psi.dim() > 2 and psi.shape[-3] == 1 and self.factor.dim() > 2:
-            rows = self.factor.flatten(-3, -2)  # all outputs' directions: one product
-            along = (psi.squeeze(-3) @ rows.mT).unflatten(-1, self.factor.shape[-3:-1])
-            spread = along.square().sum(-1).mT
-        else:
-            spread = (psi @ self.factor.mT).square().sum(-1)
-        return Diag(self.var).quad(psi) + spread
+        return Diag(self.var).quad(psi) + Diag(self.load.square()).quad(psi @ self.factor.mT)
 
     def plus(self, c: Tensor) -> "LowRank":
-        return LowRank(Diag(self.var).plus(c).var, self.factor)
+        return LowRank(Diag(self.var).plus(c).var, self.factor, self.load)
 
     def log_normal(self, x: Tensor) -> Tensor:
-        # Woodbury: the density under diag(var), corrected in the R directions of the factor.
-        u = self.factor / self.var[..., None, :]
-        core = u @ self.factor.mT
-        side = (u * x[..., None, :]).sum(-1)
+        # Woodbury: the density under diag(var), corrected in the R directions. Products of two
+        # directions turn their Gram matrices under every output's 1/var into one product.
+        pairs = (self.factor[..., :, None, :] * self.factor[..., None, :, :]).flatten(-3, -2)
+        gram = matvec(pairs, 1 / self.var).unflatten(-1, (self.load.shape[-1], -1))
+        core = self.load[..., :, None] * gram * self.load[..., None, :]
+        side = self.load * matvec(self.factor, x / self.var)
         log_det, gain = log_det_and_quad(core + eye_like(core), side)
         return Diag(self.var).log_normal(x) + 0.5 * (gain - log_det)
 
     def trace(self) -> Tensor:
-        return self.var.sum(-1) + self.factor.square().sum((-2, -1))
+        return self.var.sum(-1) + (self.load.square() * self.factor.square().sum(-1)).sum(-1)
 
     def draw(self, shape: torch.Size, generator: Generator | None = None) -> Tensor:
-        along = _noise(self.factor, torch.Size((*shape[:-1], self.factor.shape[-2])), generator)
-        spread = (along[..., None, :] @ self.factor)[..., 0, :]
+        eps = _noise(self.load, torch.Size((*shape[:-1], self.load.shape[-1])), generator)
+        spread = ((self.load * eps)[..., None, :] @ self.factor)[..., 0, :]
         return Diag(self.var).draw(shape, generator) + spread
 
     def dense(self) -> Tensor:
-        return self.var.diag_embed() + self.factor.mT @ self.factor
+        scaled = self.load[..., None] * self.factor
+        return self.var.diag_embed() + scaled.mT @ scaled
 
 
 @value

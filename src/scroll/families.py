@@ -31,18 +31,20 @@ class DiagFamily(nn.Module):
 
 
 class LowRankFamily(nn.Module):
-    """S = diag(std^2) + factor' factor + floor I."""
+    """S = diag(std^2) + factor' diag(load^2) factor + floor I; outputs share the directions."""
 
     def __init__(self, shape: tuple[int, ...], std: float, floor: float, rank: int):
         super().__init__()
         self.floor = floor
         self.std = nn.Parameter(torch.full(shape, std))
         # Random, because zero directions have no gradient; together they add about 1 % to S.
-        directions = torch.randn(*shape[:-1], rank, shape[-1])
+        directions = torch.randn(*shape[:-2], 1, rank, shape[-1])
         self.factor = nn.Parameter(0.1 * std * rank**-0.5 * directions)
+        self.load = nn.Parameter(torch.ones(*shape[:-1], rank))
 
     def forward(self) -> Spread:
-        return _lifted(LowRank(self.std.square(), self.factor), self.floor, self.std)
+        cov = LowRank(self.std.square(), self.factor, self.load)
+        return _lifted(cov, self.floor, self.std)
 
 
 class PointFamily(nn.Module):

@@ -35,7 +35,7 @@ class Head(nn.Module):
             stays at.
         prior_weight: multiplies the prior term; 1 is the method as defined.
         floor: eps in S + eps I, absolute; "none" has none.
-        rank: number of directions of "lowrank".
+        rank: number of directions of "lowrank", which the outputs share.
         init_std: where the standard deviations of S start.
         bias: add a learned offset to each latent, as `nn.Linear` does.
         replicates: leading axes of independent copies of this head.
