@@ -12,7 +12,7 @@ from torch.linalg import solve_triangular
 
 from . import linalg
 from ._value import value
-from .linalg import LOG_2PI, eye_like, half_log_det, log_det_and_quad, matvec
+from .linalg import LOG_2PI, eye_like, half_log_det, log_det_and_quad, matvec, row_square
 
 
 class Covariance(Protocol):
@@ -58,7 +58,7 @@ class Full:
     scale: Tensor  # (..., H, H), lower triangular
 
     def quad(self, psi: Tensor) -> Tensor:
-        return (psi @ self.scale).square().sum(-1)
+        return row_square(psi @ self.scale)
 
     def downdated_quad(self, psi: Tensor, precision: Tensor) -> Tensor:
         """psi_n' (S^-1 - precision psi_n psi_n')^-1 psi_n (Sherman-Morrison)."""
@@ -215,7 +215,7 @@ class Isotropic:
     c: Tensor  # (...)
 
     def quad(self, psi: Tensor) -> Tensor:
-        return self.c[..., None] * psi.square().sum(-1)
+        return self.c[..., None] * row_square(psi)
 
     def plus(self, c: Tensor) -> "Isotropic":
         return Isotropic(self.c + c)

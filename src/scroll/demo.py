@@ -11,11 +11,12 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from .bodies import MLP
+from .feeding import Rows
 from .heads import RegressionHead
 from .metrics import calibration_error, nll, rmse
 from .plots import predictive_band, pyplot
 from .predictive import Normal
-from .training import Network, Recipe, Rows, Watch, stack, train
+from .training import Network, Recipe, Watch, stack, train
 
 ROUTES = {"scroll": "free (score)", "closed": "closed (posterior)"}
 SEEDS = range(5)

@@ -221,6 +221,11 @@ class Head(nn.Module):
         )
 
     @property
+    def batches(self) -> bool:
+        """Whether it can train on a part of the rows at a time."""
+        return self.objective.batches
+
+    @property
     def _offset(self) -> Tensor | float:
         return 0.0 if self.bias is None else self.bias[..., None]
 

@@ -97,6 +97,30 @@ def log_det_and_quad(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return log_det, quad
 
 
+class _RowSquare(torch.autograd.Function):
+    """|x_n|^2, with one pass over x on the way back instead of autograd's three."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return (x * x).sum(-1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return x * (2 * grad)[..., None]
+
+
+def row_square(x: Tensor) -> Tensor:
+    """|x_n|^2, (..., N, H) -> (..., N)."""
+    return _RowSquare.apply(x)
+
+
 def log_normal(x: Tensor, var: Tensor) -> Tensor:
     """log N(x; 0, var), elementwise."""
     return -0.5 * (x.square() / var + var.log() + LOG_2PI)

@@ -2,32 +2,27 @@
 
 Replicates along the first axis (seeds, architectures, grid points, members) share a graph and
 nothing else: the loss is their sum, Adam works elementwise, and what befalls one of them, a NaN
-included, stays with it.
+included, stays with it. A cycle of steps and the look after it is one program without a
+decision in it, so that a GPU can replay it as a graph; who has stopped leaves between cycles.
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from .checks import must, unchecked
-from .head import Head
-
-
-class Rows(NamedTuple):
-    """Inputs and targets, one set a replicate."""
-
-    x: Tensor  # (R, N, ...)
-    y: Tensor  # (R, N) or (R, N, K)
+from .adam import Adam
+from .checks import must, positive_int, unchecked
+from .feeding import Feed, Rows
 
 
 class Network(nn.Module):
-    """A body and a head."""
+    """A body and a head: a `Head`, or any module with its `loss`, `batches` and `condition`."""
 
-    def __init__(self, body: nn.Module, head: Head):
+    def __init__(self, body: nn.Module, head: nn.Module):
         super().__init__()
         self.body, self.head = body, head
 
@@ -37,14 +32,16 @@ class Network(nn.Module):
 
     def loss(self, rows: Rows, total: int, decay: float) -> Tensor:
         """The head's loss on all `total` rows and decay |theta|^2, (R,)."""
-        data = total * self.head.loss(self.body(rows.x), rows.y, total=total)
+        head: Any = self.head
+        data = total * head.loss(self.body(rows.x), rows.y, total=total)
         penalty = sum((w.square().flatten(1).sum(-1) for w in self.body.parameters()), 0.0)
         return data + decay * penalty
 
     def condition(self, rows: Rows) -> None:
         """Give a bound head its training data; a free one needs none."""
-        if not self.head.objective.batches:
-            self.head.condition(self.body(rows.x), rows.y)
+        head: Any = self.head
+        if not head.batches:
+            head.condition(self.body(rows.x), rows.y)
 
 
 @dataclass(frozen=True)
@@ -58,6 +55,8 @@ class Recipe:
         every: steps between two looks at the held-out rows.
         patience: looks without a better score after which a replicate stops.
         batch: rows a step; None is all of them.
+        compile: let torch.compile fuse the loss. It pays on a CPU for long runs of few rows; a
+            GPU replays a captured graph instead.
     """
 
     steps: int = 10_000
@@ -66,11 +65,17 @@ class Recipe:
     every: int = 5
     patience: int = 100
     batch: int | None = None
+    compile: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "every", "patience"):
+            positive_int(name, getattr(self, name))
 
 
 class Trained(NamedTuple):
-    """Each replicate where its held-out score was best."""
+    """Replicates where their held-out score was best."""
 
+    which: Tensor  # (R,), of the replicates of the stack
     network: Network
     score: Tensor  # (R,), the least held-out score
     step: Tensor  # (R,), at which it was reached
@@ -87,10 +92,16 @@ def held_out_nll(network: Network, held: Rows) -> Tensor:
     return -score.flatten(2).sum(-1).mean(-1) if score.dim() > 2 else -score.mean(-1)
 
 
+def held_out_mse(network: Network, held: Rows) -> Tensor:
+    """Mean of (y_n - E y_n)^2 over the held-out rows, (R,)."""
+    square: Tensor = (held.y - network(held.x).mean).square()
+    return square.flatten(2).sum(-1).mean(-1) if square.dim() > 2 else square.mean(-1)
+
+
 def stack(make: Callable[[tuple[int, ...]], Network], seeds: Sequence[int]) -> Network:
     """`make((R,))`, whose replicate r starts where `make(())` starts under seed r."""
     together = make((len(seeds),))
-    with torch.no_grad(), torch.random.fork_rng():
+    with torch.no_grad(), torch.random.fork_rng(devices=()):
         for r, seed in enumerate(seeds):
             torch.manual_seed(seed)
             for p, q in zip(together.parameters(), make(()).parameters(), strict=True):
@@ -119,118 +130,167 @@ def train(
         score: what is to be small on the held-out rows.
         watch: told, at each look, how many replicates have stopped and the best score so far.
     """
+    parts = list(finishing(network, rows, held, recipe, seeds=seeds, score=score, watch=watch))
+    which = torch.cat([part.which for part in parts])
+    order = which.argsort()
+    reached, step, steps = (
+        torch.cat(results)[order]
+        for results in zip(*((p.score, p.step, p.steps) for p in parts), strict=True)
+    )
+    whole = take(network, torch.ones_like(which, dtype=torch.bool))
+    with torch.no_grad():
+        for part in parts:
+            for to, source in zip(whole.parameters(), part.network.parameters(), strict=True):
+                to[part.which] = source
+        whole.condition(rows)
+    return Trained(which[order], whole, reached, step, steps)
+
+
+def finishing(
+    network: Network,
+    rows: Rows,
+    held: Rows,
+    recipe: Recipe | None = None,
+    *,
+    seeds: Sequence[int] | None = None,
+    score: Score = held_out_nll,
+    watch: Watch | None = None,
+) -> Iterator[Trained]:
+    """`train`, which hands out the replicates as they leave the stack, ready to predict."""
     recipe = recipe or Recipe()
-    count, n = rows.y.shape[:2]
+    head: Any = network.head
     must(
-        recipe.batch is None or network.head.objective.batches,
+        recipe.batch is None or head.batches,
         "batch",
-        f"be None for method {network.head.method!r}, whose belief is bound to all rows",
+        "be None for a method whose belief is bound to all rows",
         recipe.batch,
     )
-    feed = _Feed(rows, recipe.batch, seeds if seeds is not None else range(count))
-    now, kept = copy.deepcopy(network), copy.deepcopy(network)
-    adam = _Adam(list(now.parameters()), torch.as_tensor(recipe.lr).to(rows.x).expand(count))
-    alive = torch.arange(count, device=rows.y.device)  # who is still in the stack
-    best = torch.full((count,), torch.inf, dtype=rows.x.dtype, device=rows.y.device)
-    at, taken, waited = (torch.zeros_like(alive) for _ in range(3))
-    with unchecked():  # a NaN is looked at here, replicate by replicate
-        for step in range(1, recipe.steps + 1):
-            adam.step(now.loss(feed.next(), n, recipe.decay))
-            if step % recipe.every and step < recipe.steps:
-                continue
-            with torch.no_grad():
-                now.condition(feed.rows)
-                reached = score(now, held)
-            going = (waited[alive] < recipe.patience) & adam.sound
-            taken[alive[going]] = step
-            better = going & (reached < best[alive])
-            _copy(now, better, kept, alive[better])
-            best[alive[better]], at[alive[better]] = reached[better], step
-            waited[alive] = torch.where(better, 0, waited[alive] + 1)
-            going &= waited[alive] < recipe.patience
-            if watch is not None:
-                watch(count - int(going.sum()), float(best.min()))
-            if not bool(going.any()):
+    count, device = len(rows.y), rows.y.device
+    own = torch.as_tensor(list(seeds if seeds is not None else range(count)), device=device)
+    now = _Stack(network, Feed(rows, recipe.batch, own, recipe.every), held, recipe, score)
+    rest, best = recipe.steps, torch.inf
+    looks = 10 if device.type == "cuda" else 1  # cycles between two waits for the device
+    cycle = _replayed(now, recipe.every)
+    while True:
+        for _ in range(looks):
+            steps = min(recipe.every, rest)
+            now.feed.refill()
+            cycle() if steps == recipe.every else now.cycle(steps)
+            rest -= steps
+            if rest == 0:
                 break
-            waited[alive[~going]] = recipe.patience
-            if int(going.sum()) <= 0.75 * len(alive):  # the others go on in a smaller stack
-                now, held, feed = (
-                    _take(now, going),
-                    Rows(held.x[going], held.y[going]),
-                    feed.take(going),
-                )
-                adam, alive = adam.take(list(now.parameters()), going), alive[going]
-        with torch.no_grad():
-            kept.condition(rows)
-    return Trained(kept, best, at, taken)
+        going = now.going()
+        best = min(best, float(now.best.min()))
+        if watch is not None:
+            watch(count - int(going.sum()), best)
+        if rest == 0 or not bool(going.any()):
+            yield now.finished(torch.ones_like(going))
+            return
+        if int(going.sum()) <= _shrink(recipe) * len(going):
+            yield now.finished(~going)
+            now = now.take(going)
+            cycle = _replayed(now, recipe.every)
 
 
-class _Feed:
-    """Batches of each replicate's rows, drawn from its own seed."""
+def _shrink(recipe: Recipe) -> float:
+    """The share of a stack at which the others go on in a smaller one."""
+    return 0.5 if recipe.compile else 0.8  # a compiled loss is compiled anew for it
 
-    def __init__(self, rows: Rows, batch: int | None, seeds: Sequence[int]):
-        n = rows.y.shape[1]
-        self.rows, self.batch = rows, None if batch is None or batch >= n else batch
-        self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-        self.order, self.used = rows.y.new_empty(len(seeds), 0, dtype=torch.long), 0
 
-    def next(self) -> Rows:
-        """The next batch of every replicate; a new order once the rows do not fill one."""
-        if self.batch is None:
-            return self.rows
-        n = self.rows.y.shape[1]
-        if self.used + self.batch > self.order.shape[1]:
-            orders = [torch.randperm(n, generator=g) for g in self.generators]
-            self.order, self.used = torch.stack(orders).to(self.rows.y.device), 0
-        some = self.order[:, self.used : self.used + self.batch]
-        self.used += self.batch
-        each = torch.arange(len(some), device=some.device)[:, None]
-        return Rows(self.rows.x[each, some], self.rows.y[each, some])
+class _Stack:
+    """Those still in the stack: all that a cycle reads and writes."""
 
-    def take(self, keep: Tensor) -> "_Feed":
+    def __init__(self, network: Network, feed: Feed, held: Rows, recipe: Recipe, score: Score):
+        count, y = len(held.y), held.y
+        self.now, self.feed, self.held = copy.deepcopy(network), feed, held
+        self.recipe, self.score, self.total = recipe, score, feed.rows.y.shape[1]
+        self.loss: Callable[..., Tensor] = self.now.loss
+        if recipe.compile:
+            self.loss = torch.compile(self.now.loss)
+        lr = torch.as_tensor(recipe.lr).to(y).expand(count)
+        self.adam = Adam(list(self.now.parameters()), lr)
+        self.kept = [p.detach().clone() for p in self.now.parameters()]
+        self.best = torch.full((count,), torch.inf, dtype=y.dtype, device=y.device)
+        self.index = torch.arange(count, device=y.device)
+        self.at, self.taken, self.waited = (torch.zeros_like(self.index) for _ in range(3))
+
+    def cycle(self, steps: int) -> None:
+        """Some steps of Adam and a look at the held-out rows."""
+        with unchecked():  # a NaN is looked at here, replicate by replicate
+            self.now.train()
+            for step in range(steps):
+                self.adam.step(self.loss(self.feed.part(step), self.total, self.recipe.decay))
+            self.now.eval()
+            with torch.no_grad():
+                self.now.condition(self.feed.rows)
+                self.look(self.score(self.now, self.held))
+
+    def look(self, reached: Tensor) -> None:
+        """Keep those that are better than ever; count for how long the others were not."""
+        going = self.going()
+        better = going & (reached < self.best)
+        step = self.adam.count.to(self.at)
+        self.taken.copy_(torch.where(going, step, self.taken))
+        self.at.copy_(torch.where(better, step, self.at))
+        self.best.copy_(torch.where(better, reached, self.best))
+        self.waited.copy_(torch.where(better, 0, self.waited + 1))
+        for kept, p in zip(self.kept, self.now.parameters(), strict=True):
+            kept.copy_(torch.where(better.view(-1, *(1,) * (p.dim() - 1)), p, kept))
+
+    def going(self) -> Tensor:
+        """Who has not stopped, (R,)."""
+        return (self.waited < self.recipe.patience) & self.adam.sound
+
+    @torch.no_grad()
+    def finished(self, which: Tensor) -> Trained:
+        """Some of the replicates, each where it was best."""
+        network = take(self.now, which)
+        for p, kept in zip(network.parameters(), self.kept, strict=True):
+            p.copy_(kept[which])
+        network.eval()
+        with unchecked():
+            network.condition(self.feed.rows.take(which))
+        results = (x[which] for x in (self.best, self.at, self.taken))
+        return Trained(self.index[which], network, *results)
+
+    def take(self, keep: Tensor) -> "_Stack":
         """The same for some of the replicates."""
         less = copy.copy(self)
-        less.rows = Rows(self.rows.x[keep], self.rows.y[keep])
-        less.generators = [g for g, k in zip(self.generators, keep.tolist(), strict=True) if k]
-        less.order = self.order[keep]
+        less.now, less.held = take(self.now, keep), self.held.take(keep)
+        less.feed = self.feed.take(keep)
+        less.loss = torch.compile(less.now.loss) if self.recipe.compile else less.now.loss
+        less.adam = self.adam.take(list(less.now.parameters()), keep)
+        less.kept = [kept[keep] for kept in self.kept]
+        for name in ("best", "index", "at", "taken", "waited"):
+            setattr(less, name, getattr(self, name)[keep])
         return less
 
 
-class _Adam:
-    """Adam with a step size a replicate. A replicate whose gradient is not finite stays put."""
+def _replayed(now: _Stack, steps: int) -> Callable[[], None]:
+    """A cycle to call again and again; on a GPU the first runs, the second is captured."""
+    if now.best.device.type != "cuda":
+        return lambda: now.cycle(steps)
+    graph, calls = torch.cuda.CUDAGraph(), 0
 
-    def __init__(self, parameters: list[nn.Parameter], lr: Tensor):
-        self.parameters, self.lr = [p for p in parameters if p.requires_grad], lr
-        self.first = [torch.zeros_like(p) for p in self.parameters]
-        self.second = [torch.zeros_like(p) for p in self.parameters]
-        self.sound = torch.ones_like(lr, dtype=torch.bool)
-        self.count = 0
+    def replay() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:  # libraries set themselves up outside of the capture
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                now.cycle(steps)
+            torch.cuda.current_stream().wait_stream(side)
+            return
+        if calls == 2:
+            with torch.cuda.graph(graph):
+                now.cycle(steps)
+        graph.replay()
 
-    def step(self, losses: Tensor) -> None:
-        """One step down the sum of the losses, (R,)."""
-        grads = torch.autograd.grad(losses.sum(), self.parameters)
-        self.count += 1
-        with torch.no_grad():
-            for g in grads:
-                self.sound &= g.flatten(1).isfinite().all(-1) if g.dim() > 1 else g.isfinite()
-            slow, fast = 1 - 0.9**self.count, 1 - 0.999**self.count
-            for p, g, m, v in zip(self.parameters, grads, self.first, self.second, strict=True):
-                each = (-1, *(1,) * (p.dim() - 1))
-                g = torch.where(self.sound.view(each), g, 0)
-                m.lerp_(g, 0.1)
-                v.lerp_(g.square(), 0.001)
-                move = self.lr.view(each) / slow * m / ((v / fast).sqrt() + 1e-8)
-                p.sub_(torch.where(self.sound.view(each), move, 0))
-
-    def take(self, parameters: list[nn.Parameter], keep: Tensor) -> "_Adam":
-        """The same for some of the replicates, now held by `parameters`."""
-        less = _Adam(parameters, self.lr[keep])
-        less.first, less.second = [m[keep] for m in self.first], [v[keep] for v in self.second]
-        less.sound, less.count = self.sound[keep], self.count
-        return less
+    return replay
 
 
-def _take(network: Network, keep: Tensor) -> Network:
+def take(network: Network, keep: Tensor) -> Network:
     """Some of the replicates of a network, as a network."""
     less = copy.deepcopy(network)
     count = len(keep)
@@ -245,10 +305,3 @@ def _take(network: Network, keep: Tensor) -> Network:
             if b is not None and b.dim() and len(b) == count:
                 module._buffers[name] = b[keep]
     return less
-
-
-def _copy(source: Network, chosen: Tensor, target: Network, at: Tensor) -> None:
-    """The chosen replicates of one network, into places of another."""
-    with torch.no_grad():
-        for p, q in zip(source.parameters(), target.parameters(), strict=True):
-            q[at] = p[chosen]
