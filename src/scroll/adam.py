@@ -19,7 +19,7 @@ class Adam:
 
     def step(self, losses: Tensor) -> None:
         """One step down the sum of the losses, (R,)."""
-        grads = torch.autograd.grad(losses.sum(), self.parameters)
+        grads = torch.autograd.grad(losses.sum(), self.parameters, materialize_grads=True)
         with torch.no_grad():
             self.count += 1
             for g in grads:

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
-from .checks import axes, one_of, positive_int
+from .chance import kept
+from .checks import axes, must, one_of, positive_int
 
 ARCHITECTURES = ("relu", "relu+LN", "tanh", "tanh+LN")
 
@@ -20,6 +21,7 @@ class MLP(nn.Module):
         depth: number of hidden layers.
         architecture: one of `ARCHITECTURES`.
         replicates: leading axes of independent copies.
+        between: what the activations of each layer pass through, such as a `Dropout`.
     """
 
     def __init__(
@@ -29,13 +31,14 @@ class MLP(nn.Module):
         depth: int = 1,
         architecture: str = "relu+LN",
         replicates: tuple[int, ...] = (),
+        between: nn.Module | None = None,
     ):
         super().__init__()
         for name, number in (("inputs", inputs), ("width", width), ("depth", depth)):
             positive_int(name, number)
         one_of("architecture", architecture, ARCHITECTURES)
         self.features, self.replicates = width, axes(replicates)
-        self.architecture = architecture
+        self.architecture, self.between = architecture, between
         sizes = (inputs, *(width for _ in range(depth)))
         self.weights = nn.ParameterList(
             nn.Parameter(torch.empty(*replicates, a, b).uniform_(-1, 1) * a**-0.5)
@@ -46,8 +49,38 @@ class MLP(nn.Module):
         """psi of x, (..., N, inputs) -> (..., N, width)."""
         for weight in self.weights:
             x = self._activate(x @ weight)
+            x = x if self.between is None else self.between(x)
         return x
 
     def _activate(self, x: Tensor) -> Tensor:
         x = x.relu() if self.architecture.startswith("relu") else x.tanh()
         return layer_norm(x, x.shape[-1:]) if self.architecture.endswith("LN") else x
+
+
+class Dropout(nn.Module):
+    """Each activation is dropped with probability p while training, by its replicate's own seed.
+
+    Args:
+        p: the probability.
+        replicates: as the body's.
+    """
+
+    seeds: Tensor
+    calls: Tensor
+
+    def __init__(self, p: float, replicates: tuple[int, ...] = ()):
+        super().__init__()
+        must(0 <= p < 1, "p", "lie in [0, 1)", p)
+        self.p, self.replicates = p, axes(replicates)
+        self.register_buffer("seeds", torch.zeros(replicates, dtype=torch.long))
+        self.register_buffer("calls", torch.zeros(replicates, dtype=torch.long))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., N, H), of which a share p is zero and the rest scaled up; x itself in eval."""
+        if not self.training or not self.p:
+            return x
+        self.calls += 1
+        rows = torch.arange(x.shape[-2], device=x.device)[:, None]
+        units = torch.arange(x.shape[-1], device=x.device)
+        each = (s[..., None, None] for s in (self.seeds, self.calls))
+        return x * kept(self.p, *each, rows, units) / (1 - self.p)

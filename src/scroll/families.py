@@ -66,4 +66,4 @@ FAMILIES = {
 
 
 def _lifted(cov: Spread, floor: float, like: Tensor) -> Spread:
-    return cov.plus(like.new_tensor(floor)) if floor else cov
+    return cov.plus(like.new_full((), floor)) if floor else cov

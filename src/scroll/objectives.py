@@ -120,7 +120,11 @@ class Objective:
         return self.route in (conjugate_diag, filtered_diag)
 
     def loss(
-        self, p: Problem, total: int | None = None, beta: float = 0.0, prior_weight: float = 1.0
+        self,
+        p: Problem,
+        total: int | None = None,
+        beta: float = 0.0,
+        prior_weight: float | Tensor = 1.0,
     ) -> Tensor:
         """The loss on all `total` points, of which `p` holds some, (...)."""
         dtype, p = p.psi.dtype, self.precise(p)

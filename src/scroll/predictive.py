@@ -5,6 +5,7 @@ levels adds a last axis of Q.
 """
 
 from collections.abc import Callable, Sequence
+from math import log
 
 import torch
 from torch import Generator, Tensor
@@ -54,6 +55,63 @@ class Normal:
     def sample(self, n: int, generator: Generator | None = None) -> Tensor:
         """n draws a row, (n, ...)."""
         return self.mean + self.stddev * _randn(self.mean, n, generator)
+
+
+@value
+class Mixture:
+    """y ~ 1/M sum_m N(mean_m, var_m): the members of an ensemble along the first axis of `parts`."""
+
+    parts: Normal  # (M, ...)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.parts.mean.mean(0)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.collapsed().variance
+
+    @property
+    def stddev(self) -> Tensor:
+        return self.variance.sqrt()
+
+    def collapsed(self) -> Normal:
+        """The normal of the same mean and variance; where members differ, belief_var grows."""
+        p = self.parts
+        apart = p.mean.var(0, unbiased=False)
+        return Normal(self.mean, p.noise_var.mean(0), p.belief_var.mean(0) + apart)
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        each = self.parts.log_prob(_rows(y, self.mean).expand_as(self.parts.mean))
+        return each.logsumexp(0) - log(len(each))
+
+    def cdf(self, y: Tensor) -> Tensor:
+        return self.parts.cdf(_rows(y, self.mean).expand_as(self.parts.mean)).mean(0)
+
+    def icdf(self, q: Tensor) -> Tensor:
+        """By bisection between the least and the greatest quantile of a member."""
+        q = _rows(q, self.mean)
+        each = self.parts.icdf(q.expand_as(self.parts.mean))
+        low, high = each.amin(0), each.amax(0)
+        for _ in range(100):  # halves every bracket to rounding
+            middle = (low + high) / 2
+            below = self.cdf(middle) < q
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        return (low + high) / 2
+
+    def quantile(self, q: Levels) -> Tensor:
+        return _quantile(self.icdf, q, self.mean)
+
+    def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
+        return _interval(self.quantile, coverage)
+
+    def sample(self, n: int, generator: Generator | None = None) -> Tensor:
+        """n draws a row, (n, ...)."""
+        p = self.parts
+        shape, device = (n, *self.mean.shape), p.mean.device
+        who = torch.randint(len(p.mean), shape, generator=generator, device=device)
+        mean, std = p.mean.gather(0, who), p.stddev.gather(0, who)
+        return mean + std * _randn(self.mean, n, generator)
 
 
 @value

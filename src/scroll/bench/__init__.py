@@ -1,0 +1,1 @@
+"""The paper's experiments: data, protocol, references, records of runs, tables."""

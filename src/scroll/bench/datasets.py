@@ -1,0 +1,199 @@
+"""Regression tables by name: found on disk, else downloaded, and verified either way.
+
+A table is a gzip CSV with a header, the last column its `target`. Rows keep the order of their
+source; several orders of `power` circulate, and a seeded split means other rows in each.
+"""
+
+import gzip
+import hashlib
+import os
+import warnings
+import zlib
+from collections.abc import Callable
+from http.client import HTTPException
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+from urllib.request import urlopen
+from zipfile import BadZipFile, ZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import must, one_of, refusal
+
+Array = NDArray[np.float64]
+Announce = Callable[[str], object]
+UCI = ("yacht", "concrete", "energy", "kin8nm", "naval", "power", "wine", "boston")
+
+
+class Table(NamedTuple):
+    """N rows of D features and a target, in the units of the source."""
+
+    name: str
+    x: Array  # (N, D)
+    y: Array  # (N,)
+    columns: tuple[str, ...]
+
+
+class Set(NamedTuple):
+    """What a table must be. Published columns are taken by position; the checksum tells them."""
+
+    file: str
+    rows: int
+    features: int
+    checksum: str | None
+    target: str
+    columns: str
+    at: str
+    read: Callable[[], Array]
+
+
+def load(name: str, folder: str | Path | None = None, announce: Announce | None = None) -> Table:
+    """The table `name`: from `folder` or else $SCROLL_DATA, from the cache, from its publisher.
+
+    The cache is $SCROLL_CACHE, or else ~/.cache/scroll; what is downloaded is kept there.
+    """
+    one_of("name", name, SETS)
+    spec, given = SETS[name], folder or os.environ.get("SCROLL_DATA")
+    cache = Path(os.environ.get("SCROLL_CACHE") or "~/.cache/scroll").expanduser()
+    places = [Path(given).expanduser(), cache] if given else [cache]
+    for path in (place / spec.file for place in places):
+        if path.is_file():
+            remedy = f"Remove {path} to have it downloaded."
+            return _verified(name, _read(path, spec, remedy), remedy)
+    if announce:
+        announce(f"Downloading {spec.file} from {spec.at} into {cache}")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # scikit-learn's, one a retry
+            rows = spec.read()
+    except (OSError, ValueError, LookupError, HTTPException, BadZipFile) as error:
+        want = f"lie in {' or '.join(map(str, places))}, or come from {spec.at}"
+        got = f"no such file, and from there {type(error).__name__}: {error}".rstrip(".")
+        remedy = "Go online, or set SCROLL_DATA to a folder that holds it."
+        raise refusal(spec.file, want, got, remedy, FileNotFoundError) from None
+    table = _verified(name, rows, f"{spec.at} has changed; set SCROLL_DATA to an older copy.")
+    _save(cache / spec.file, spec, rows)
+    return table
+
+
+def checksum(rows: Array) -> str:
+    """A digest of the values as float32: of rows in any order, of columns in this one."""
+    values = rows.astype("<f4") + 0  # -0 is 0
+    return hashlib.sha256(values[np.lexsort(values.T)].tobytes()).hexdigest()[:16]
+
+
+def _verified(name: str, rows: Array, remedy: str) -> Table:
+    spec = SETS[name]
+    shape = (spec.rows, spec.features + 1)
+    must(rows.shape == shape, spec.file, f"have shape {shape}, target last", rows.shape, remedy)
+    bad = int((~np.isfinite(rows)).sum())
+    must(not bad, spec.file, "be finite", f"{bad} NaN or infinite values", remedy)
+    got = spec.checksum and checksum(rows)
+    must(got == spec.checksum, spec.file, f"have checksum {spec.checksum}", got, remedy)
+    return Table(name, rows[:, :-1].copy(), rows[:, -1].copy(), tuple(spec.columns.split(",")))
+
+
+def _read(path: Path, spec: Set, remedy: str) -> Array:
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as text, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # if there are no rows: they are counted later
+            header, rows = text.readline().strip(), np.loadtxt(text, delimiter=",", ndmin=2)
+    except (OSError, EOFError, zlib.error, ValueError) as error:
+        got = f"{path}: {error}".rstrip(".")
+        raise refusal(spec.file, "be a gzip CSV of numbers", got, remedy) from None
+    want = f"{spec.columns},target"
+    must(header == want, spec.file, f"have the header {want}", header[:99] or "nothing", remedy)
+    return rows
+
+
+def _save(path: Path, spec: Set, rows: Array) -> None:
+    """Whole or not at all, even beside a neighbour who saves the same."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with gzip.open(partial, "wt", encoding="utf-8") as text:
+            text.write(f"{spec.columns},target\n")
+            np.savetxt(text, rows, fmt="%s", delimiter=",")  # the shortest digits that read back
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _uci(path: str, member: str = "", **how: Any) -> tuple[str, Callable[[], Array]]:
+    url = f"https://archive.ics.uci.edu/static/public/{path}"
+
+    def read() -> Array:
+        with urlopen(url, timeout=60) as reply:
+            data = reply.read()
+        if member:
+            archive = ZipFile(BytesIO(data))
+            data = archive.read({PurePosixPath(p).name: p for p in archive.namelist()}[member])
+        return np.loadtxt(BytesIO(data), ndmin=2, **how)
+
+    return url, read
+
+
+def _openml(number: int) -> tuple[str, Callable[[], Array]]:
+    def read() -> Array:
+        from sklearn.datasets import fetch_openml
+
+        # The other parser needs pandas; this one gives nominal columns as codes 0, 1, ...
+        got = fetch_openml(data_id=number, as_frame=False, parser="liac-arff", cache=False)
+        rows = np.column_stack([got.data, got.target]).astype(np.float64)
+        for column, levels in got.categories.items():
+            at = got.feature_names.index(column)
+            rows[:, at] = np.array(levels, np.float64)[rows[:, at].astype(int)]
+        return rows
+
+    return f"https://www.openml.org/d/{number}", read
+
+
+def _california() -> Array:
+    from sklearn.datasets import fetch_california_housing
+
+    return np.column_stack(fetch_california_housing(return_X_y=True))
+
+
+# fmt: off
+_WINE = ("fixed_acidity,volatile_acidity,citric_acid,residual_sugar,chlorides,free_sulfur_dioxide,"
+    "total_sulfur_dioxide,density,ph,sulphates,alcohol")
+SETS = {
+    "yacht": Set("yacht.csv.gz", 308, 6, "f6cdf6a8f5e52e19", "residuary resistance per unit weight",
+        "longitudinal_pos_buoyancy,prismatic_coef,length_displacement,beam_draught,length_beam,"
+        "froude_number", *_uci("243/yacht+hydrodynamics.zip", "yacht_hydrodynamics.data")),
+    "concrete": Set("concrete.csv.gz", 1030, 8, "83e4f942ac33366d", "compressive strength, MPa",
+        "cement,blast_furnace_slag,fly_ash,water,superplasticizer,coarse_aggregate,fine_aggregate,"
+        "age_days", *_uci("165/data.csv", delimiter=",", skiprows=1)),
+    "energy": Set("energy.csv.gz", 768, 8, "0f03939fc97bd02d", "heating (not cooling) load, kWh/m2",
+        "relative_compactness,surface_area,wall_area,roof_area,overall_height,orientation,"
+        "glazing_area,glazing_area_distribution",
+        *_uci("242/data.csv", delimiter=",", skiprows=1, usecols=range(9))),
+    "kin8nm": Set("kin8nm.csv.gz", 8192, 8, "9af68498bbde0ce8", "distance of a robot arm's end",
+        "theta1,theta2,theta3,theta4,theta5,theta6,theta7,theta8", *_openml(189)),
+    "naval": Set("naval.csv.gz", 11934, 16, "669119fdbbf2b6fe", "decay of compressor (not turbine)",
+        "lp,v,gtt,gtn,ggn,ts,tp,t48,t1,t2,p48,p1,p2,pexh,tic,mf",
+        *_uci("316/condition+based+maintenance+of+naval+propulsion+plants.zip", "data.txt",
+            usecols=range(17))),
+    "power": Set("power.csv.gz", 9568, 4, "6f217fc2a83025c9", "net hourly electrical output, MW",
+        "at,v,ap,rh", *_uci("294/data.csv", delimiter=",", skiprows=1)),
+    "wine": Set("wine_red.csv.gz", 1599, 11, "46c311a93c335b24", "quality, 3..8", _WINE,
+        *_uci("186/wine+quality.zip", "winequality-red.csv", delimiter=";", skiprows=1)),
+    "boston": Set("boston.csv.gz", 506, 13, "412dffc8537f3450", "median home value, 1000 dollars",
+        "crim,zn,indus,chas,nox,rm,age,dis,rad,tax,ptratio,b,lstat", *_openml(531)),
+    # Not from OpenML, whose copy (40498) writes 1..7 for 3..9.
+    "wine_white": Set("wine_white.csv.gz", 4898, 11, "9a48954debe5d8ec", "quality, 3..9", _WINE,
+        *_uci("186/wine+quality.zip", "winequality-white.csv", delimiter=";", skiprows=1)),
+    "california": Set("california.csv.gz", 20640, 8, "ed2e82650c046226", "house value, 1e5 dollars",
+        "MedInc,HouseAge,AveRooms,AveBedrms,Population,AveOccup,Latitude,Longitude",
+        "scikit-learn's fetch_california_housing", _california),
+    "protein": Set("protein.csv.gz", 45730, 9, "c593e381aaf4b9c3", "RMSD, angstrom",
+        "f1,f2,f3,f4,f5,f6,f7,f8,f9",
+        *_uci("265/physicochemical+properties+of+protein+tertiary+structure.zip", "CASP.csv",
+            delimiter=",", skiprows=1, usecols=(*range(1, 10), 0))),
+    "year": Set("year.csv.gz", 515345, 90, None, "year of release",  # no copy at hand to digest
+        ",".join(f"f{k}" for k in range(1, 91)),
+        *_uci("203/yearpredictionmsd.zip", "YearPredictionMSD.txt",
+            delimiter=",", usecols=(*range(1, 91), 0))),
+}

@@ -1,0 +1,166 @@
+"""What is trained: each method of the tables as one row.
+
+A method names a head, its grid, its form and what else its networks give: MAP networks also
+make the Laplace row and, five together, a Deep Ensemble.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..bodies import MLP, Dropout
+from ..heads import RegressionHead
+from ..training import Network, Score, held_out_mse, held_out_nll, stack
+from . import evaluation
+from .evaluation import Fitted, Lines
+from .gp import Process
+from .references import Lead, MeanVariance, Variational
+
+LAMBDAS = (1e-4, 1e-3, 1e-2, 1e-1)
+ALPHAS = (1e-2, 1e-1, 1.0, 1e1)
+
+
+class Setting(NamedTuple):
+    """What the fits of a stack have in common; the defaults are the headline's."""
+
+    set: str
+    method: str
+    depth: int = 1
+    width: int = 50
+    floor: float = 1e-4
+    patience: int = 100  # looks, of which there is one every `every` steps
+    every: int = 5
+    steps: int = 6000
+    batch: int = 0  # 0 is all rows
+
+
+@dataclass(frozen=True)
+class Method:
+    """How to train one method, and what to report of it.
+
+    Args:
+        head: made for a number of features and replicate axes.
+        grid: of its one knob; a single None where it has none.
+        turn: sets the knob of each replicate, given the number of training rows.
+        mean_form: its loss is a mean over the data, so the body's penalty is against a mean.
+        score: what its checkpoint, architecture and knob are chosen by.
+        members: networks in its ensemble.
+        orders: random orders of the rows to average over.
+        dropout: its probability.
+        report: the lines that a network gives.
+        pool: the lines that the members of an ensemble give together.
+        late: report when the whole stack has finished, because a report is work itself.
+        raw: the inputs are the features; no body, no architecture.
+    """
+
+    head: Callable[[int, Lead, Setting], nn.Module]
+    grid: tuple[float | None, ...] = (None,)
+    turn: Callable[[Any, Tensor, int], None] | None = None
+    mean_form: bool = False
+    score: Score = held_out_nll
+    members: int = 1
+    orders: int = 1
+    dropout: float = 0.0
+    report: Callable[[Fitted], Lines] = evaluation.plain
+    pool: Callable[[Fitted, int], Lines] | None = None
+    late: bool = False
+    raw: bool = False
+
+
+def network(method: Method, setting: Setting, inputs: int, architecture: str, lead: Lead) -> Network:
+    """An untrained stack of one method's networks."""
+    if method.raw:
+        return Network(nn.Identity(), method.head(inputs, lead, setting))
+    between = Dropout(method.dropout, lead) if method.dropout else None
+    body = MLP(inputs, setting.width, setting.depth, architecture, lead, between)
+    return Network(body, method.head(setting.width, lead, setting))
+
+
+def prepared(
+    method: Method,
+    setting: Setting,
+    inputs: int,
+    architecture: str,
+    seeds: Sequence[int],
+    knobs: Sequence[float | None],
+    rows: int,
+) -> Network:
+    """A stack ready to train: each replicate from its own seed, with its own knob."""
+    made = stack(lambda lead: network(method, setting, inputs, architecture, lead), seeds)
+    if method.turn is not None:
+        with torch.no_grad():
+            method.turn(made.head, torch.tensor(knobs, dtype=torch.float32), rows)
+    for module in made.modules():
+        if isinstance(module, Dropout):
+            module.seeds.copy_(torch.tensor(seeds))
+    return made
+
+
+def _head(covariance: str, method: str = "scroll") -> Callable[[int, Lead, Setting], nn.Module]:
+    def make(features: int, lead: Lead, setting: Setting) -> nn.Module:
+        return RegressionHead(
+            features,
+            covariance=covariance,
+            method=method,
+            floor=setting.floor,
+            bias=False,
+            replicates=lead,
+        )
+
+    return make
+
+
+def _turn_alpha(head: Any, knobs: Tensor, rows: int) -> None:
+    head.log_alpha.copy_(knobs.log()[:, None])
+
+
+def _turn_ridge(head: Any, knobs: Tensor, rows: int) -> None:
+    """lambda |w|^2 against a mean over the rows is rows * lambda |w|^2 against their sum."""
+    head.log_alpha.copy_((knobs * rows).log()[:, None])
+
+
+def _turn_weight(head: Any, knobs: Tensor, rows: int) -> None:
+    head.weight.copy_(knobs)
+
+
+_MAP = Method(
+    _head("none", "map"), LAMBDAS, _turn_ridge, mean_form=True, score=held_out_mse,
+    members=5, report=evaluation.map_and_laplace, pool=evaluation.deep_ensemble,
+)  # fmt: skip
+_FIXED = Method(_head("full", "fixed-alpha"), ALPHAS, _turn_alpha)
+_NO_PRIOR = Method(_head("full", "no-prior"), LAMBDAS, _turn_ridge)
+
+METHODS: dict[str, Method] = {
+    "scroll-full": Method(_head("full"), members=5, pool=evaluation.ensemble("scroll-ens")),
+    "scroll-diag": Method(_head("diag")),
+    "scroll-none": Method(_head("none")),
+    "map": _MAP,
+    "vbll": Method(lambda h, lead, _: Variational(h, lead), LAMBDAS, _turn_weight, mean_form=True),
+    "mvn": Method(
+        lambda h, lead, _: MeanVariance(h, lead), LAMBDAS, _turn_weight, mean_form=True,
+        members=5, pool=evaluation.ensemble("mvn-ens"),
+    ),
+    "mc-dropout": replace(
+        _MAP, members=1, pool=None, dropout=0.1, report=evaluation.mc_dropout
+    ),
+    "closed-full": Method(_head("full", "closed")),
+    "loo-full": Method(_head("full", "loo")),
+    "seq-full": Method(_head("full", "evidence")),  # what the sequential scores sum to
+    "elbo-full": Method(_head("full", "elbo")),
+    "closed-diag": Method(_head("diag", "closed")),
+    "loo-diag": Method(_head("diag", "loo")),
+    "seq-diag": Method(_head("diag", "seq"), orders=4),
+    "fixed-alpha-full": _FIXED,
+    "no-prior-full": _NO_PRIOR,
+    "kl-full": Method(_head("full", "kl")),
+    "fixed-alpha-diag": replace(_FIXED, head=_head("diag", "fixed-alpha")),
+    "no-prior-diag": replace(_NO_PRIOR, head=_head("diag", "no-prior")),
+    "hybrid-full": Method(_head("full", "hybrid")),
+    "hybrid-diag": Method(_head("diag", "hybrid")),
+    "scroll-full-refit": Method(_head("full"), report=evaluation.refitted, late=True),
+    "gp-rbf": Method(lambda d, lead, _: Process(d, lead), raw=True),
+}  # fmt: skip
+"""Every method that is trained; see `evaluation` for the lines that each gives."""

@@ -1,0 +1,96 @@
+"""The references of the tables, on the same stacked loop as everything else."""
+
+from math import log
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..beliefs import Belief
+from ..covariances import Full
+from ..factors import Gaussian
+from ..objectives import METHODS
+from ..predictive import Normal
+from ..routes import Problem, conjugate
+from ..training import Network, Rows
+
+Lead = tuple[int, ...]
+
+
+class MeanVariance(nn.Module):
+    """MVN: two linear heads, mean and log variance, under the beta-NLL.
+
+    loss = mean_n V_n^beta [r_n^2/V_n + log V_n]/2 + weight (|w_mean|^2 + |w_log_var|^2)
+    """
+
+    batches = True
+    weight: Tensor
+
+    def __init__(self, in_features: int, replicates: Lead = (), beta: float = 0.5):
+        super().__init__()
+        self.beta, self.replicates = beta, replicates
+        uniform = torch.empty(*replicates, 2, in_features).uniform_(-1, 1)
+        self.linear = nn.Parameter(uniform * in_features**-0.5)
+        self.offset = nn.Parameter(torch.zeros(*replicates, 2))
+        self.register_buffer("weight", torch.zeros(replicates))
+
+    def forward(self, psi: Tensor) -> Normal:
+        """The predictive of each row of psi (..., N, H)."""
+        mean, log_var = (psi @ self.linear.mT + self.offset[..., None, :]).unbind(-1)
+        return Normal(mean, log_var.exp(), torch.zeros_like(mean))
+
+    def loss(self, psi: Tensor, y: Tensor, total: int) -> Tensor:
+        """The mean loss a row, (...)."""
+        at = self(psi)
+        each = 0.5 * ((y - at.mean).square() / at.noise_var + at.noise_var.log())
+        score = (each * at.noise_var.detach() ** self.beta).mean(-1)
+        return score + self.weight * self.linear.square().sum((-2, -1))
+
+
+class Variational(nn.Module):
+    """VBLL as the package `vbll` has it: its parameters, its start and its weight on the KL."""
+
+    batches = True
+    weight: Tensor
+
+    def __init__(self, in_features: int, replicates: Lead = ()):
+        super().__init__()
+        h, lead = in_features, replicates
+        self.replicates = replicates
+        self.log_noise = nn.Parameter(torch.randn(*lead, 1) * log(1e-2))
+        self.mean = nn.Parameter(torch.randn(*lead, 1, h))
+        self.log_diag = nn.Parameter(torch.randn(*lead, 1, h) - 0.5 * log(h))
+        self.lower = nn.Parameter(torch.randn(*lead, 1, h, h) / h)
+        self.register_buffer("weight", torch.zeros(replicates))
+
+    def forward(self, psi: Tensor) -> Normal:
+        """The predictive of each row of psi (..., N, H)."""
+        at = self.belief().project(psi.unsqueeze(-3))
+        noise = self.log_noise.exp().square()[..., None].expand_as(at.mean)
+        return Normal(at.mean.squeeze(-2), noise.squeeze(-2), at.var.squeeze(-2))
+
+    def belief(self) -> Belief:
+        """q(w), S = L L', L with exp(log_diag) on its diagonal."""
+        return Belief(self.mean, Full(self.lower.tril(-1) + self.log_diag.exp().diag_embed()))
+
+    def loss(self, psi: Tensor, y: Tensor, total: int) -> Tensor:
+        """mean_n -E log p(y_n) + weight (KL + Wishart term), (...)."""
+        alpha = torch.full_like(self.log_noise, psi.shape[-1])  # its prior variance is 1/H
+        factor = Gaussian(self.log_noise.exp())
+        problem = Problem(psi.unsqueeze(-3), y.unsqueeze(-2), factor, alpha, free=self.belief())
+        weight = self.weight[..., None] * total
+        loss = METHODS["vbll-full"].loss(problem, total, prior_weight=weight)
+        return loss.squeeze(-1) / total
+
+
+def laplace(network: Network, rows: Rows) -> Belief:
+    """The posterior about a MAP network, from the same penalty: alpha = penalty / noise^2.
+
+    sum_n r_n^2 + penalty |w|^2 is 2 s^2 times the negative log joint of noise s and precision
+    alpha, so its curvature is the conjugate posterior's, about a mean that stays.
+    """
+    head: Any = network.head
+    problem = head.problem(network.body(rows.x), rows.y)
+    s2 = problem.factor.var.squeeze(-1)
+    precise = METHODS["closed-full"].precise(problem._replace(alpha=problem.alpha / s2))
+    return Belief(head.mean, Full(conjugate(precise).cov.scale.to(head.mean.dtype)))
