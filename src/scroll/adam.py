@@ -4,40 +4,64 @@ import torch
 from torch import Tensor, nn
 
 
+class Flat:
+    """The learned parameters of a stack as one matrix, a row a replicate.
+
+    The module's parameters become views of it, so that an update is a handful of operations
+    however many parameters there are.
+    """
+
+    def __init__(self, module: nn.Module, count: int, like: Tensor):
+        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        rows = [p.detach().reshape(count, -1) for p in self.parameters]
+        self.values = torch.cat(rows, 1) if rows else like.new_zeros(count, 0)
+        self.put(self.values)
+
+    def put(self, values: Tensor) -> None:
+        """Let the parameters be views of `values`, (R, P)."""
+        sizes = [p[0].numel() for p in self.parameters]
+        for p, part in zip(self.parameters, values.split(sizes, 1), strict=True):
+            p.data = part.view(p.shape)
+
+    def grad(self, losses: Tensor) -> Tensor:
+        """d sum(losses) / d values, (R, P)."""
+        if not self.parameters:
+            return torch.zeros_like(self.values)
+        grads = torch.autograd.grad(losses.sum(), self.parameters, materialize_grads=True)
+        return torch.cat([g.reshape(len(self.values), -1) for g in grads], 1)
+
+
 class Adam:
     """Adam with a step size a replicate. A replicate whose gradient is not finite stays put.
 
     All of its state is tensors, so that a step can be captured and replayed.
     """
 
-    def __init__(self, parameters: list[nn.Parameter], lr: Tensor):
-        self.parameters, self.lr = [p for p in parameters if p.requires_grad], lr
-        self.first = [torch.zeros_like(p) for p in self.parameters]
-        self.second = [torch.zeros_like(p) for p in self.parameters]
+    def __init__(self, flat: Flat, lr: Tensor):
+        self.flat, self.lr = flat, lr
+        self.first, self.second = torch.zeros_like(flat.values), torch.zeros_like(flat.values)
         self.sound = torch.ones_like(lr, dtype=torch.bool)
         self.count = torch.zeros((), dtype=torch.float64, device=lr.device)
 
     def step(self, losses: Tensor) -> None:
         """One step down the sum of the losses, (R,)."""
-        grads = torch.autograd.grad(losses.sum(), self.parameters, materialize_grads=True)
+        grad = self.flat.grad(losses)
         with torch.no_grad():
             self.count += 1
-            for g in grads:
-                self.sound &= g.flatten(1).isfinite().all(-1) if g.dim() > 1 else g.isfinite()
-            size = self.lr / (1 - 0.9**self.count).to(self.lr)
-            root = (1 - 0.999**self.count).to(self.lr).sqrt()
-            for p, g, m, v in zip(self.parameters, grads, self.first, self.second, strict=True):
-                each = (-1, *(1,) * (p.dim() - 1))
-                sound = self.sound.view(each)
-                g = torch.where(sound, g, 0)
-                m.lerp_(g, 0.1)
-                v.lerp_(g.square(), 0.001)
-                move = size.view(each) * m / (v.sqrt() / root + 1e-8)
-                p.sub_(torch.where(sound, move, 0))
+            # A sum is finite if every term is, short of an overflow that no step survives.
+            self.sound &= grad.sum(1).isfinite()
+            sound = self.sound[:, None]
+            grad = torch.where(sound, grad, 0)
+            self.first.lerp_(grad, 0.1)
+            self.second.mul_(0.999).addcmul_(grad, grad, value=0.001)
+            slow, fast = 1 - 0.9**self.count, 1 - 0.999**self.count
+            root = self.second.sqrt().div_(fast.sqrt().to(self.lr)).add_(1e-8)
+            size = torch.where(self.sound, self.lr, 0) / slow.to(self.lr)
+            self.flat.values.sub_(size[:, None] * self.first / root)
 
-    def take(self, parameters: list[nn.Parameter], keep: Tensor) -> "Adam":
-        """The same for some of the replicates, now held by `parameters`."""
-        less = Adam(parameters, self.lr[keep])
-        less.first, less.second = [m[keep] for m in self.first], [v[keep] for v in self.second]
+    def take(self, flat: Flat, keep: Tensor) -> "Adam":
+        """The same for some of the replicates, now held by `flat`."""
+        less = Adam(flat, self.lr[keep])
+        less.first, less.second = self.first[keep], self.second[keep]
         less.sound, less.count = self.sound[keep], self.count
         return less

@@ -4,10 +4,10 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import layer_norm
 
 from .chance import kept
 from .checks import axes, must, one_of, positive_int
+from .linalg import standardised
 
 ARCHITECTURES = ("relu", "relu+LN", "tanh", "tanh+LN")
 
@@ -54,7 +54,7 @@ class MLP(nn.Module):
 
     def _activate(self, x: Tensor) -> Tensor:
         x = x.relu() if self.architecture.startswith("relu") else x.tanh()
-        return layer_norm(x, x.shape[-1:]) if self.architecture.endswith("LN") else x
+        return standardised(x) if self.architecture.endswith("LN") else x
 
 
 class Dropout(nn.Module):

@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 FORMATS = (".png", ".pdf", ".svg")
+TABLES = Path("tables")
 
 app = typer.Typer(
     help="Honest predictive distributions from a neural network.",
@@ -52,6 +53,50 @@ def demo(
 
         run(output, Console())
     except (ImportError, OSError, ValueError) as error:
+        _refuse(str(error))
+
+
+@app.command()
+def bench(
+    experiment: Annotated[str, typer.Argument(help="Its name; `scroll bench list` shows all.")],
+    sets: Annotated[str, typer.Option(help="Data sets, separated by commas.")] = "",
+    methods: Annotated[str, typer.Option(help="Methods, separated by commas.")] = "",
+    seeds: Annotated[str, typer.Option(help="Seeds: 5-24, or 5,6,9.")] = "",
+    device: Annotated[str, typer.Option(help="cpu or cuda; the best there is by default.")] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="A small part, in a minute.")] = False,
+    compare: Annotated[bool, typer.Option("--compare", help="Beside the paper's.")] = False,
+    dry: Annotated[bool, typer.Option("--tables", help="Train nothing; tables only.")] = False,
+    data: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
+    results: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("results"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="For CSV and Markdown.")] = TABLES,
+    workers: Annotated[int, typer.Option(help="Processes; on a CPU one a core by default.")] = 0,
+) -> None:
+    """Check a table of the paper: train what the records lack, print the table from them."""
+    try:
+        from .bench import command
+
+        if experiment == "list":
+            command.listed(Console())
+            return
+        asked = command.asked(experiment, sets, methods, seeds, quick)
+        if not dry:
+            command.trained(experiment, asked, results, device, data, workers, Console(stderr=True))
+        command.shown(experiment, asked, results, output, compare, Console())
+    except (ImportError, OSError, ValueError) as error:
+        _refuse(str(error))
+
+
+@app.command()
+def records(
+    files: Annotated[list[Path], typer.Argument(help="Record files from elsewhere.")],
+    into: Annotated[Path, typer.Option(help="The file to append to.")],
+) -> None:
+    """Append the records of other files that are not there yet."""
+    try:
+        from .bench.records import merge
+
+        typer.echo(f"{merge(files, into)} records added to {into}")
+    except (OSError, ValueError) as error:
         _refuse(str(error))
 
 

@@ -59,7 +59,7 @@ class Normal:
 
 @value
 class Mixture:
-    """y ~ 1/M sum_m N(mean_m, var_m): the members of an ensemble along the first axis of `parts`."""
+    """y ~ 1/M sum_m N(mean_m, var_m), the members of an ensemble along the first axis."""
 
     parts: Normal  # (M, ...)
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .adam import Adam
+from .adam import Adam, Flat
 from .checks import must, positive_int, unchecked
 from .feeding import Feed, Rows
 
@@ -208,8 +208,8 @@ class _Stack:
         if recipe.compile:
             self.loss = torch.compile(self.now.loss)
         lr = torch.as_tensor(recipe.lr).to(y).expand(count)
-        self.adam = Adam(list(self.now.parameters()), lr)
-        self.kept = [p.detach().clone() for p in self.now.parameters()]
+        self.adam = Adam(Flat(self.now, count, y), lr)
+        self.kept = self.adam.flat.values.clone()
         self.best = torch.full((count,), torch.inf, dtype=y.dtype, device=y.device)
         self.index = torch.arange(count, device=y.device)
         self.at, self.taken, self.waited = (torch.zeros_like(self.index) for _ in range(3))
@@ -234,8 +234,7 @@ class _Stack:
         self.at.copy_(torch.where(better, step, self.at))
         self.best.copy_(torch.where(better, reached, self.best))
         self.waited.copy_(torch.where(better, 0, self.waited + 1))
-        for kept, p in zip(self.kept, self.now.parameters(), strict=True):
-            kept.copy_(torch.where(better.view(-1, *(1,) * (p.dim() - 1)), p, kept))
+        self.kept.copy_(torch.where(better[:, None], self.adam.flat.values, self.kept))
 
     def going(self) -> Tensor:
         """Who has not stopped, (R,)."""
@@ -245,8 +244,7 @@ class _Stack:
     def finished(self, which: Tensor) -> Trained:
         """Some of the replicates, each where it was best."""
         network = take(self.now, which)
-        for p, kept in zip(network.parameters(), self.kept, strict=True):
-            p.copy_(kept[which])
+        Flat(network, int(which.sum()), self.kept).put(self.kept[which])
         network.eval()
         with unchecked():
             network.condition(self.feed.rows.take(which))
@@ -259,9 +257,8 @@ class _Stack:
         less.now, less.held = take(self.now, keep), self.held.take(keep)
         less.feed = self.feed.take(keep)
         less.loss = torch.compile(less.now.loss) if self.recipe.compile else less.now.loss
-        less.adam = self.adam.take(list(less.now.parameters()), keep)
-        less.kept = [kept[keep] for kept in self.kept]
-        for name in ("best", "index", "at", "taken", "waited"):
+        less.adam = self.adam.take(Flat(less.now, int(keep.sum()), self.kept), keep)
+        for name in ("kept", "best", "index", "at", "taken", "waited"):
             setattr(less, name, getattr(self, name)[keep])
         return less
 

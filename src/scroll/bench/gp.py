@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.linalg import solve_triangular
 
-from ..linalg import LOG_2PI, cholesky, diagonal, eye_like, half_log_det, row_square
+from ..linalg import LOG_2PI, cholesky, eye_like, half_log_det, row_square
 from ..predictive import Normal
 
 Lead = tuple[int, ...]
@@ -14,9 +14,9 @@ class Process(nn.Module):
     """y ~ N(0, K + noise^2 I), K_ij = exp(-|x_i - x_j|^2 / (2 length^2)), by its evidence."""
 
     batches = False
-    inputs: Tensor | None
-    lower: Tensor | None
-    white: Tensor | None
+    inputs: Tensor
+    lower: Tensor
+    white: Tensor
 
     def __init__(self, in_features: int, replicates: Lead = ()):
         super().__init__()
@@ -24,7 +24,7 @@ class Process(nn.Module):
         self.log_length = nn.Parameter(torch.full(replicates, 0.5 * in_features).sqrt().log())
         self.log_noise = nn.Parameter(torch.zeros(replicates))
         for name in ("inputs", "lower", "white"):
-            self.register_buffer(name, None)
+            self.register_buffer(name, None)  # until it is conditioned
 
     def loss(self, x: Tensor, y: Tensor, total: int) -> Tensor:
         """-log p(y) / N, (...)."""
@@ -41,7 +41,6 @@ class Process(nn.Module):
 
     def forward(self, x: Tensor) -> Normal:
         """The predictive of each row of x (..., N, D)."""
-        assert self.inputs is not None and self.lower is not None and self.white is not None
         across = solve_triangular(self.lower, self._kernel(self.inputs, x), upper=False)
         mean = (across * self.white[..., None]).sum(-2)
         var = (1 - row_square(across.mT)).clamp(min=0)

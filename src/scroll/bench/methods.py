@@ -12,12 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from ..bodies import MLP, Dropout
+from ..feeding import Rows
 from ..heads import RegressionHead
 from ..training import Network, Score, held_out_mse, held_out_nll, stack
 from . import evaluation
 from .evaluation import Fitted, Lines
 from .gp import Process
-from .references import Lead, MeanVariance, Variational
+from .references import Constant, Lead, MeanVariance, Variational
 
 LAMBDAS = (1e-4, 1e-3, 1e-2, 1e-1)
 ALPHAS = (1e-2, 1e-1, 1.0, 1e1)
@@ -44,7 +45,7 @@ class Method:
     Args:
         head: made for a number of features and replicate axes.
         grid: of its one knob; a single None where it has none.
-        turn: sets the knob of each replicate, given the number of training rows.
+        turn: sets the knob of each replicate, given the training rows.
         mean_form: its loss is a mean over the data, so the body's penalty is against a mean.
         score: what its checkpoint, architecture and knob are chosen by.
         members: networks in its ensemble.
@@ -54,11 +55,12 @@ class Method:
         pool: the lines that the members of an ensemble give together.
         late: report when the whole stack has finished, because a report is work itself.
         raw: the inputs are the features; no body, no architecture.
+        rows: that it reads at most; None is all.
     """
 
     head: Callable[[int, Lead, Setting], nn.Module]
     grid: tuple[float | None, ...] = (None,)
-    turn: Callable[[Any, Tensor, int], None] | None = None
+    turn: Callable[[Any, Tensor, Rows], None] | None = None
     mean_form: bool = False
     score: Score = held_out_nll
     members: int = 1
@@ -68,11 +70,14 @@ class Method:
     pool: Callable[[Fitted, int], Lines] | None = None
     late: bool = False
     raw: bool = False
+    rows: int | None = None
 
 
-def network(method: Method, setting: Setting, inputs: int, architecture: str, lead: Lead) -> Network:
+def network(
+    method: Method, setting: Setting, inputs: int, architecture: str, lead: Lead
+) -> Network:
     """An untrained stack of one method's networks."""
-    if method.raw:
+    if method.raw or setting.depth == 0:
         return Network(nn.Identity(), method.head(inputs, lead, setting))
     between = Dropout(method.dropout, lead) if method.dropout else None
     body = MLP(inputs, setting.width, setting.depth, architecture, lead, between)
@@ -86,13 +91,13 @@ def prepared(
     architecture: str,
     seeds: Sequence[int],
     knobs: Sequence[float | None],
-    rows: int,
+    rows: Rows,
 ) -> Network:
     """A stack ready to train: each replicate from its own seed, with its own knob."""
     made = stack(lambda lead: network(method, setting, inputs, architecture, lead), seeds)
     if method.turn is not None:
         with torch.no_grad():
-            method.turn(made.head, torch.tensor(knobs, dtype=torch.float32), rows)
+            method.turn(made.head, torch.tensor([k or 0.0 for k in knobs]), rows)
     for module in made.modules():
         if isinstance(module, Dropout):
             module.seeds.copy_(torch.tensor(seeds))
@@ -113,17 +118,33 @@ def _head(covariance: str, method: str = "scroll") -> Callable[[int, Lead, Setti
     return make
 
 
-def _turn_alpha(head: Any, knobs: Tensor, rows: int) -> None:
+def _turn_alpha(head: Any, knobs: Tensor, rows: Rows) -> None:
     head.log_alpha.copy_(knobs.log()[:, None])
 
 
-def _turn_ridge(head: Any, knobs: Tensor, rows: int) -> None:
-    """lambda |w|^2 against a mean over the rows is rows * lambda |w|^2 against their sum."""
-    head.log_alpha.copy_((knobs * rows).log()[:, None])
+def _turn_ridge(head: Any, knobs: Tensor, rows: Rows) -> None:
+    """lambda |w|^2 against a mean over N rows is N lambda |w|^2 against their sum."""
+    head.log_alpha.copy_((knobs * rows.y.shape[1]).log()[:, None])
 
 
-def _turn_weight(head: Any, knobs: Tensor, rows: int) -> None:
+def _turn_weight(head: Any, knobs: Tensor, rows: Rows) -> None:
     head.weight.copy_(knobs)
+
+
+def _spread_as_noise(head: Any, knobs: Tensor, rows: Rows) -> None:
+    """Start the noise at the spread of the targets.
+
+    A posterior under too little noise interpolates at the very first step, before the noise
+    can follow; a free belief is not bound to it and starts from one.
+    """
+    log_noise = rows.y.std(-1).log()[:, None]
+    head.likelihood.log_noise.copy_(log_noise)
+    if head.log_site_noise is not None:
+        head.log_site_noise.copy_(log_noise)
+
+
+def _bound(covariance: str, method: str, **how: Any) -> Method:
+    return Method(_head(covariance, method), turn=_spread_as_noise, **how)
 
 
 _MAP = Method(
@@ -146,21 +167,22 @@ METHODS: dict[str, Method] = {
     "mc-dropout": replace(
         _MAP, members=1, pool=None, dropout=0.1, report=evaluation.mc_dropout
     ),
-    "closed-full": Method(_head("full", "closed")),
-    "loo-full": Method(_head("full", "loo")),
-    "seq-full": Method(_head("full", "evidence")),  # what the sequential scores sum to
+    "closed-full": _bound("full", "closed"),
+    "loo-full": _bound("full", "loo"),
+    "seq-full": _bound("full", "evidence"),  # what the sequential scores sum to
     "elbo-full": Method(_head("full", "elbo")),
-    "closed-diag": Method(_head("diag", "closed")),
-    "loo-diag": Method(_head("diag", "loo")),
-    "seq-diag": Method(_head("diag", "seq"), orders=4),
+    "closed-diag": _bound("diag", "closed"),
+    "loo-diag": _bound("diag", "loo"),
+    "seq-diag": _bound("diag", "seq", orders=4),
     "fixed-alpha-full": _FIXED,
     "no-prior-full": _NO_PRIOR,
     "kl-full": Method(_head("full", "kl")),
     "fixed-alpha-diag": replace(_FIXED, head=_head("diag", "fixed-alpha")),
     "no-prior-diag": replace(_NO_PRIOR, head=_head("diag", "no-prior")),
-    "hybrid-full": Method(_head("full", "hybrid")),
-    "hybrid-diag": Method(_head("diag", "hybrid")),
+    "hybrid-full": _bound("full", "hybrid"),
+    "hybrid-diag": _bound("diag", "hybrid"),
     "scroll-full-refit": Method(_head("full"), report=evaluation.refitted, late=True),
-    "gp-rbf": Method(lambda d, lead, _: Process(d, lead), raw=True),
+    "mean": Method(lambda d, lead, _: Constant(lead), raw=True),
+    "gp-rbf": Method(lambda d, lead, _: Process(d, lead), raw=True, rows=1000),
 }  # fmt: skip
 """Every method that is trained; see `evaluation` for the lines that each gives."""

@@ -9,12 +9,41 @@ from torch import Tensor, nn
 from ..beliefs import Belief
 from ..covariances import Full
 from ..factors import Gaussian
+from ..feeding import Rows
 from ..objectives import METHODS
 from ..predictive import Normal
 from ..routes import Problem, conjugate
-from ..training import Network, Rows
+from ..training import Network
 
 Lead = tuple[int, ...]
+
+
+class Constant(nn.Module):
+    """The mean predictor: N(mean, var) of the training targets, whatever x is."""
+
+    batches = False
+    mean: Tensor
+    var: Tensor
+
+    def __init__(self, replicates: Lead = ()):
+        super().__init__()
+        self.replicates = replicates
+        self.register_buffer("mean", torch.zeros(replicates))
+        self.register_buffer("var", torch.ones(replicates))
+
+    def forward(self, x: Tensor) -> Normal:
+        """The predictive of each row of x (..., N, D)."""
+        mean, var = (t[..., None].expand(x.shape[:-1]) for t in (self.mean, self.var))
+        return Normal(mean, var, torch.zeros_like(mean))
+
+    def loss(self, x: Tensor, y: Tensor, total: int) -> Tensor:
+        """There is nothing to train."""
+        return torch.zeros_like(self.mean)
+
+    def condition(self, x: Tensor, y: Tensor) -> "Constant":
+        """Take the moments of the targets."""
+        self.mean, self.var = y.mean(-1), y.var(-1, correction=0)
+        return self
 
 
 class MeanVariance(nn.Module):
@@ -48,7 +77,11 @@ class MeanVariance(nn.Module):
 
 
 class Variational(nn.Module):
-    """VBLL as the package `vbll` has it: its parameters, its start and its weight on the KL."""
+    """VBLL as the package `vbll` has it: its parameters, its start and its weight on the KL.
+
+    But the noise starts at one, as ours does: the package draws it between 1e-4 and 1e4, and
+    where it draws little the belief collapses before the noise can grow.
+    """
 
     batches = True
     weight: Tensor
@@ -57,7 +90,7 @@ class Variational(nn.Module):
         super().__init__()
         h, lead = in_features, replicates
         self.replicates = replicates
-        self.log_noise = nn.Parameter(torch.randn(*lead, 1) * log(1e-2))
+        self.log_noise = nn.Parameter(torch.zeros(*lead, 1))
         self.mean = nn.Parameter(torch.randn(*lead, 1, h))
         self.log_diag = nn.Parameter(torch.randn(*lead, 1, h) - 0.5 * log(h))
         self.lower = nn.Parameter(torch.randn(*lead, 1, h, h) / h)

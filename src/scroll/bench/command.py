@@ -1,0 +1,98 @@
+"""What `scroll bench` does: words in, progress on the way, tables out."""
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from ..checks import must, one_of, refusal
+from . import paper, run
+from .experiments import EXPERIMENTS, Scope
+from .tables import Table, to_csv, to_markdown, to_rich
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def listed(console: "Console") -> None:
+    """All experiments, with what each asks."""
+    for name, experiment in EXPERIMENTS.items():
+        console.print(f"[bold]{name:17}[/bold] {experiment.about}")
+
+
+def asked(experiment: str, sets: str, methods: str, seeds: str, quick: bool) -> Scope:
+    """The scope in a user's words."""
+    chosen, rows = ([w.strip() for w in text.split(",") if w.strip()] for text in (sets, methods))
+    return run.scope(experiment, chosen or None, rows or None, _seeds(seeds), quick)
+
+
+def trained(
+    experiment: str,
+    scope: Scope,
+    results: Path,
+    device: str,
+    data: Path | None,
+    workers: int,
+    console: "Console",
+) -> None:
+    """Train what is missing, with a progress bar on `console`."""
+    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    one_of("device", where, ("cpu", "cuda"))
+    must(
+        where == "cpu" or torch.cuda.is_available(), "device", "be one that is there", repr(where),
+        "Use --device cpu.",
+    )  # fmt: skip
+    must(data is None or data.is_dir(), "data", "be a folder", data, error=FileNotFoundError)
+    file = results / f"{experiment}.jsonl"
+    folder = None if data is None else str(data)
+    must(workers >= 0, "workers", "be zero or more", workers)
+    run.train(
+        experiment,
+        scope,
+        file,
+        torch.device(where),
+        folder,
+        workers=workers or ((os.cpu_count() or 1) if where == "cpu" else 1),
+        say=partial(console.print, highlight=False),
+        watch=partial(run.progress, console),
+    )
+
+
+def shown(
+    experiment: str, scope: Scope, results: Path, output: Path, compare: bool, console: "Console"
+) -> None:
+    """Print the tables, and write each as CSV and Markdown."""
+    for table in run.tables(experiment, scope, results):
+        beside = paper.compare(table, paper.figures(table.name)) if compare else table
+        console.print(to_rich(beside))
+        _write(output / f"{table.name}.csv", to_csv(table))
+        _write(output / f"{table.name}.md", _page(table, beside))
+    console.print(f"Written to {output}/ as CSV and Markdown.", highlight=False)
+
+
+def _page(table: Table, beside: Table) -> str:
+    return f"**{table.title}**\n\n{to_markdown(beside)}\n"
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial_ = path.with_name(f".{path.name}.partial")
+    partial_.write_text(text, "utf-8")
+    partial_.replace(path)
+
+
+def _seeds(text: str) -> list[int] | None:
+    """5-24, or 5,6,9; nothing is None."""
+    if not text:
+        return None
+    found: list[int] = []
+    try:
+        for part in filter(None, text.split(",")):
+            low, _, high = part.partition("-")
+            found += range(int(low), int(high or low) + 1)
+    except ValueError:
+        raise refusal("seeds", "read like 5-24 or 5,6,9", repr(text)) from None
+    return found

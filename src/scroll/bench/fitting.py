@@ -1,0 +1,151 @@
+"""One stack from start to records: train, measure what has stopped, say what it was."""
+
+import platform
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import chance
+from ..feeding import Rows
+from ..training import Network, Recipe, Trained, finishing, take
+from .evaluation import Fitted, Line, Lines
+from .linear import quasi_newton
+from .methods import prepared
+from .protocol import Folds
+from .records import Record
+from .work import Group, Tell, Unit, Work, shortened
+
+
+def fit(unit: Unit, data: Folds, watch: Tell | None = None) -> Iterator[list[Record]]:
+    """Train a stack; yield the records of groups as their last network stops.
+
+    Args:
+        unit: what to train.
+        data: the rows of its seeds, in increasing order of the seeds.
+        watch: told how many networks have stopped, and the best objective so far.
+    """
+    work, _, groups = unit
+    members = work.members
+    each = [g for g in groups for _ in range(members)]
+    whose = sorted({g.seed for g in groups})
+    device = data.train.y.device
+    mine = data.take(torch.tensor([whose.index(g.seed) for g in each], device=device))
+    mine = mine._replace(train=_ordered(shortened(work.method, mine.train), each))
+    began, whole, start = time.time(), None, _start(unit, mine).to(device)
+    whole = take(start, torch.ones(len(each), dtype=torch.bool, device=device))
+    steps = torch.zeros(len(each), dtype=torch.long, device=device)
+    left = torch.full((len(groups),), members, device=device)
+    for part in _trained(unit, start, mine, watch):
+        _fill(whole, part)
+        steps[part.which] = part.steps
+        left.index_add_(0, part.which // members, -torch.ones_like(part.which))
+        ready = (left == 0).nonzero()[:, 0]
+        if len(ready) and (not work.method.late or bool((left <= 0).all())):
+            left[ready] = -1
+            chosen = (ready[:, None] * members + torch.arange(members, device=device)).flatten()
+            lines = _measured(work, whole, chosen, mine)
+            spent = {
+                "seconds": round((time.time() - began) / len(each), 4),  # its share of the stack's
+                "device": _name(device),
+                "versions": _versions(),
+            }
+            those = [groups[i] for i in ready.tolist()]
+            yield list(_records(unit, those, lines, steps[chosen].tolist(), spent))
+
+
+def _start(unit: Unit, mine: Folds) -> Network:
+    work, architecture, groups = unit
+    seeds, knobs = zip(
+        *((g.seed + 1000 * m, g.knob) for g in groups for m in range(work.members)), strict=True
+    )
+    rows = mine.train
+    inputs = rows.x.shape[-1]
+    return prepared(work.method, work.setting, inputs, architecture, seeds, knobs, rows)
+
+
+def _trained(unit: Unit, start: Network, mine: Folds, watch: Tell | None) -> Iterator[Trained]:
+    work, setting, n = unit.work, unit.work.setting, mine.train.y.shape[1]
+    if setting.depth == 0:
+        return quasi_newton(start, mine.train, mine.val, watch)
+    recipe = Recipe(
+        steps=setting.steps,
+        decay=0.01 * (n if work.method.mean_form else 1),
+        every=setting.every,
+        patience=setting.patience,
+        batch=setting.batch or None,
+    )
+    seeds = [g.seed + 1000 * m for g in unit.groups for m in range(work.members)]
+    return finishing(
+        start, mine.train, mine.val, recipe, seeds=seeds, score=work.method.score, watch=watch
+    )
+
+
+def _measured(work: Work, whole: Network, chosen: Tensor, data: Folds) -> tuple[Lines, Lines]:
+    """What the networks give each, and what the members of each ensemble give together."""
+    mask = torch.zeros(len(data.train.y), dtype=torch.bool, device=chosen.device)
+    mask[chosen] = True
+    network, mine = take(whole, mask), data.take(mask)
+    network.eval()
+    with torch.no_grad():
+        network.condition(mine.train)
+        fitted = Fitted(network, mine)
+        each, pool = work.method.report(fitted), work.method.pool
+        return each, pool(fitted, work.members) if pool and work.members > 1 else {}
+
+
+def _records(
+    unit: Unit,
+    groups: Sequence[Group],
+    lines: tuple[Lines, Lines],
+    steps: Sequence[int],
+    spent: dict[str, Any],
+) -> Iterator[Record]:
+    """The lines of each group; the key of its last one tells that all are there."""
+    (each, together), members = lines, unit.work.members
+    for i, group in enumerate(groups):
+        identity = unit.work.identity(unit.architecture, group)
+        for name, line in together.items():
+            yield _record(identity | {"method": name, "members": members}, line, i) | spent
+        for m in range(members):
+            r = i * members + m
+            taken = {"steps": steps[r]} | spent
+            if m == 0:
+                for name in filter(None, each):
+                    yield _record(identity | {"method": name}, each[name], r) | taken
+            yield _record(identity | ({"member": m} if m else {}), each[""], r) | taken
+
+
+def _record(identity: dict[str, Any], line: Line, at: int) -> Record:
+    found = {k: float(v[at]) for k, v in line.metrics.items()}
+    return {"fit": identity, "metrics": found, "val": float(line.val[at])}
+
+
+def _fill(whole: Network, part: Trained) -> None:
+    with torch.no_grad():
+        for to, source in zip(whole.parameters(), part.network.parameters(), strict=True):
+            to[part.which] = source.to(to)
+
+
+def _ordered(rows: Rows, each: Sequence[Group]) -> Rows:
+    """Rows in the order that a group asks for; order 0 is the split's own."""
+    if not any(g.order for g in each):
+        return rows
+    n, device = rows.y.shape[1], rows.y.device
+    seeds = torch.tensor([g.seed + 1000 * g.order for g in each], device=device)
+    own = torch.tensor([g.order == 0 for g in each], device=device)[:, None]
+    index = torch.where(own, torch.arange(n, device=device), chance.permutation(seeds, 0, n))
+    rank = torch.arange(len(each), device=device)[:, None]
+    return Rows(rows.x[rank, index], rows.y[rank, index])
+
+
+def _name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+
+
+def _versions() -> dict[str, str]:
+    from .. import __version__
+
+    return {"scroll": __version__, "torch": torch.__version__, "python": platform.python_version()}

@@ -1,0 +1,202 @@
+"""An experiment from the question to the tables: train what the records lack, then read them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..checks import must, one_of
+from . import datasets, records
+from .experiments import EXPERIMENTS, QUICK, Scope
+from .fitting import fit
+from .index import Index
+from .protocol import Folds, folds
+from .tables import Table
+from .work import Plan, Read, Tell, Unit, missing, plan
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Say = Callable[[str], object]
+
+
+def scope(
+    experiment: str,
+    sets: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    quick: bool = False,
+) -> Scope:
+    """What is asked for, checked; None is what the experiment usually takes."""
+    one_of("experiment", experiment, EXPERIMENTS)
+    usual = EXPERIMENTS[experiment]
+    small = quick
+    for name in sets or ():
+        one_of("sets", name, datasets.SETS)
+    for name in methods or ():
+        one_of("methods", name, usual.methods())
+    must(seeds is None or len(seeds) > 0, "seeds", "hold at least one seed", "none", "5-24 are 20.")
+    few = tuple(m for m in QUICK.methods or () if m in usual.methods()) or None
+    return Scope(
+        tuple(sets or (QUICK.sets if small and usual.sets == datasets.UCI else usual.sets)),
+        tuple(seeds or (QUICK.seeds if small else usual.seeds)),
+        tuple(methods) if methods else (few if small else None),
+    )
+
+
+def train(
+    experiment: str,
+    asked: Scope,
+    results: Path,
+    device: torch.device,
+    folder: str | None = None,
+    workers: int = 1,
+    say: Say = print,
+    watch: Callable[[Plan], Any] | None = None,
+) -> None:
+    """Train what the records in the folder of `results` lack, and append it there.
+
+    Args:
+        experiment: its name.
+        asked: what of it.
+        results: the file to append to; all files beside it are read.
+        device: to train on.
+        folder: with the data, instead of $SCROLL_DATA.
+        workers: processes to share the stacks; each records what it has finished.
+        say: told the plan, in a line.
+        watch: makes, for a plan, a context that gives what hears of progress.
+    """
+    loaded = records.load(results.parent)
+    for problem in loaded.problems:
+        say(f"skipped {problem}")
+    done = records.done(loaded.records)
+    units = missing(EXPERIMENTS[experiment].works(asked), done)
+    if not units:
+        return
+    read = reader(folder, device, say)
+    work = plan(units, read, device)
+    say(
+        f"{work.fits} fits in {len(work.units)} stacks; the largest takes about "
+        f"{_size(work.bytes)} of {_size(work.free)} free on {device}"
+    )
+    with (watch or _silent)(work) as tell:
+        before = 0
+        for count, best in _each(work.units, results, done, read, folder, device, workers, tell):
+            before += count
+            tell(before, best)
+
+
+def _each(
+    units: Sequence[Unit],
+    results: Path,
+    done: set[str],
+    read: Read,
+    folder: str | None,
+    device: torch.device,
+    workers: int,
+    tell: Tell,
+) -> Iterator[tuple[int, float]]:
+    """Fit every unit, here or in other processes; give its number of fits and best objective."""
+    if min(workers, len(units)) == 1:
+        before = 0
+        for unit in units:
+            yield unit.fits, _recorded(unit, results, done, read, _after(before, tell))
+            before += unit.fits
+        return
+    from joblib import Parallel, delayed
+
+    tasks = (delayed(_elsewhere)(u, results, _related(u, done), folder, device) for u in units)
+    yield from Parallel(workers, return_as="generator_unordered", batch_size=1)(tasks)
+
+
+def _recorded(unit: Unit, results: Path, done: set[str], read: Read, tell: Tell | None) -> float:
+    """Fit a unit and append its records as they come; its best objective."""
+    best = torch.inf
+    for lines in fit(unit, read(unit.work.setting.set, unit.seeds), tell):
+        fresh = [line for line in lines if records.key(line) not in done]
+        if fresh:
+            records.append(results, fresh)
+        best = min([best, *(line["val"] for line in lines)])
+    return best
+
+
+def _elsewhere(
+    unit: Unit, results: Path, done: set[str], folder: str | None, device: torch.device
+) -> tuple[int, float]:
+    """`_recorded` in a process of its own, which shares the cores with others."""
+    torch.set_num_threads(1)
+    return unit.fits, _recorded(unit, results, done, reader(folder, device), None)
+
+
+def _related(unit: Unit, done: set[str]) -> set[str]:
+    """What of `done` a unit could repeat."""
+    mark = f'"set":"{unit.work.setting.set}"'
+    return {key for key in done if mark in key}
+
+
+def tables(experiment: str, asked: Scope, results: Path) -> list[Table]:
+    """The experiment's tables, from the records in a folder alone."""
+    return EXPERIMENTS[experiment].tables(Index(records.load(results).records), asked)
+
+
+def reader(folder: str | None, device: torch.device, say: Say = print) -> Read:
+    """Folds of a set by name; the table and the last folds are kept."""
+    known: dict[str, datasets.Table] = {}
+    kept: dict[tuple[str, tuple[int, ...]], Folds] = {}
+
+    def read(name: str, seeds: tuple[int, ...]) -> Folds:
+        if (name, seeds) not in kept:
+            if name not in known:
+                known[name] = datasets.load(name, folder, say)
+            kept.clear()
+            kept[name, seeds] = folds(known[name], seeds, device)
+        return kept[name, seeds]
+
+    return read
+
+
+@contextmanager
+def progress(console: "Console", work: Plan) -> Iterator[Tell]:
+    """A bar of fits done, best so far and time left; nothing where nobody looks."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    if not console.is_terminal:
+        yield lambda done, best: None
+        return
+    columns = (
+        TextColumn("fits"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("best {task.fields[best]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("fits", total=work.fits, best="--")
+
+        def tell(done: int, best: float) -> None:
+            bar.update(task, completed=done)
+            if best < torch.inf:
+                bar.update(task, best=f"{best:.3f}")
+
+        yield tell
+
+
+@contextmanager
+def _silent(work: Plan) -> Iterator[Tell]:
+    yield lambda done, best: None
+
+
+def _after(before: int, tell: Tell) -> Tell:
+    return lambda stopped, best: tell(before + stopped, best)
+
+
+def _size(count: float) -> str:
+    return f"{count / 2**20:.0f} MiB" if count < 2**30 else f"{count / 2**30:.1f} GiB"
