@@ -11,7 +11,8 @@ Lead = tuple[int, ...]
 
 
 class Process(nn.Module):
-    """y ~ N(0, K + noise^2 I), K_ij = exp(-|x_i - x_j|^2 / (2 length^2)), by its evidence."""
+    """y ~ N(0, K + noise^2 I), K_ij = scale^2 exp(-|x_i - x_j|^2 / (2 length^2)), by its
+    evidence."""
 
     batches = False
     inputs: Tensor
@@ -22,6 +23,7 @@ class Process(nn.Module):
         super().__init__()
         self.replicates = replicates
         self.log_length = nn.Parameter(torch.full(replicates, 0.5 * in_features).sqrt().log())
+        self.log_scale = nn.Parameter(torch.zeros(replicates))
         self.log_noise = nn.Parameter(torch.zeros(replicates))
         for name in ("inputs", "lower", "white"):
             self.register_buffer(name, None)  # until it is conditioned
@@ -43,7 +45,8 @@ class Process(nn.Module):
         """The predictive of each row of x (..., N, D)."""
         across = solve_triangular(self.lower, self._kernel(self.inputs, x), upper=False)
         mean = (across * self.white[..., None]).sum(-2)
-        var = (1 - row_square(across.mT)).clamp(min=0)
+        prior = (2 * self.log_scale.double()).exp()[..., None]
+        var = (prior - row_square(across.mT)).clamp(min=0)
         noise = self._noise_var()[..., None].expand_as(mean)
         return Normal(*(t.to(x.dtype) for t in (mean, noise, var)))
 
@@ -56,7 +59,7 @@ class Process(nn.Module):
     def _kernel(self, a: Tensor, b: Tensor) -> Tensor:
         a, b = (t.double() / self.log_length.double().exp()[..., None, None] for t in (a, b))
         square = row_square(a)[..., :, None] + row_square(b)[..., None, :] - 2 * a @ b.mT
-        return torch.exp(-0.5 * square.clamp(min=0))
+        return torch.exp(2 * self.log_scale.double()[..., None, None] - 0.5 * square.clamp(min=0))
 
     def _noise_var(self) -> Tensor:
         return (2 * self.log_noise.double()).exp()

@@ -143,6 +143,12 @@ def _spread_as_noise(head: Any, knobs: Tensor, rows: Rows) -> None:
         head.log_site_noise.copy_(log_noise)
 
 
+def _spread_as_scale(head: Any, knobs: Tensor, rows: Rows) -> None:
+    """Start a process at the spread of the targets, with a tenth of it as noise."""
+    head.log_scale.copy_(rows.y.std(-1).log())
+    head.log_noise.copy_(rows.y.std(-1).log() - 2.3)
+
+
 def _bound(covariance: str, method: str, **how: Any) -> Method:
     return Method(_head(covariance, method), turn=_spread_as_noise, **how)
 
@@ -183,6 +189,8 @@ METHODS: dict[str, Method] = {
     "hybrid-diag": _bound("diag", "hybrid"),
     "scroll-full-refit": Method(_head("full"), report=evaluation.refitted, late=True),
     "mean": Method(lambda d, lead, _: Constant(lead), raw=True),
-    "gp-rbf": Method(lambda d, lead, _: Process(d, lead), raw=True, rows=1000),
+    "gp-rbf": Method(
+        lambda d, lead, _: Process(d, lead), turn=_spread_as_scale, raw=True, rows=1000
+    ),
 }  # fmt: skip
 """Every method that is trained; see `evaluation` for the lines that each gives."""
