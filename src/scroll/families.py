@@ -1,5 +1,7 @@
 """Covariance families: the free parameters of S, and S as a value of them."""
 
+from math import log
+
 import torch
 from torch import Tensor, nn
 
@@ -19,15 +21,16 @@ class FullFamily(nn.Module):
 
 
 class DiagFamily(nn.Module):
-    """S = diag(std^2) + floor I."""
+    """S = diag(std^2) + floor I. In log std a step is a share of what there is: near a point
+    mass, steps of a fixed size would be larger than S itself."""
 
     def __init__(self, shape: tuple[int, ...], std: float, floor: float, rank: int):
         super().__init__()
         self.floor = floor
-        self.std = nn.Parameter(torch.full(shape, std))
+        self.log_std = nn.Parameter(torch.full(shape, log(std)))
 
     def forward(self) -> Spread:
-        return _lifted(Diag(self.std.square()), self.floor, self.std)
+        return _lifted(Diag((2 * self.log_std).exp()), self.floor, self.log_std)
 
 
 class LowRankFamily(nn.Module):
@@ -36,15 +39,15 @@ class LowRankFamily(nn.Module):
     def __init__(self, shape: tuple[int, ...], std: float, floor: float, rank: int):
         super().__init__()
         self.floor = floor
-        self.std = nn.Parameter(torch.full(shape, std))
+        self.log_std = nn.Parameter(torch.full(shape, log(std)))
         # Random, because zero directions have no gradient; together they add about 1 % to S.
         directions = torch.randn(*shape[:-2], 1, rank, shape[-1])
         self.factor = nn.Parameter(0.1 * std * rank**-0.5 * directions)
         self.load = nn.Parameter(torch.ones(*shape[:-1], rank))
 
     def forward(self) -> Spread:
-        cov = LowRank(self.std.square(), self.factor, self.load)
-        return _lifted(cov, self.floor, self.std)
+        cov = LowRank((2 * self.log_std).exp(), self.factor, self.load)
+        return _lifted(cov, self.floor, self.log_std)
 
 
 class PointFamily(nn.Module):

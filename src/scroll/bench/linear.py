@@ -44,7 +44,9 @@ def _objective(one: Network, rows: Rows) -> tuple[Callable[[Any], tuple[float, A
         with torch.no_grad():
             vector_to_parameters(torch.as_tensor(flat).to(rows.x), learned)
         loss = one.loss(rows, rows.y.shape[1], 0.0).sum()
-        return float(loss), parameters_to_vector(torch.autograd.grad(loss, learned)).cpu().numpy()
+        return float(loss.detach()), parameters_to_vector(
+            torch.autograd.grad(loss, learned)
+        ).cpu().numpy()
 
     return value, parameters_to_vector(learned).detach().cpu().numpy()
 

@@ -143,6 +143,13 @@ def _spread_as_noise(head: Any, knobs: Tensor, rows: Rows) -> None:
         head.log_site_noise.copy_(log_noise)
 
 
+def _turn_weight_and_noise(head: Any, knobs: Tensor, rows: Rows) -> None:
+    """The same start for VBLL, whose optimum is the posterior too: where its noise starts far
+    below the residuals, its belief collapses before the noise can grow."""
+    head.weight.copy_(knobs)
+    head.log_noise.copy_(rows.y.std(-1).log()[:, None])
+
+
 def _spread_as_scale(head: Any, knobs: Tensor, rows: Rows) -> None:
     """Start a process at the spread of the targets, with a tenth of it as noise."""
     head.log_scale.copy_(rows.y.std(-1).log())
@@ -165,7 +172,9 @@ METHODS: dict[str, Method] = {
     "scroll-diag": Method(_head("diag")),
     "scroll-none": Method(_head("none")),
     "map": _MAP,
-    "vbll": Method(lambda h, lead, _: Variational(h, lead), LAMBDAS, _turn_weight, mean_form=True),
+    "vbll": Method(
+        lambda h, lead, _: Variational(h, lead), LAMBDAS, _turn_weight_and_noise, mean_form=True
+    ),
     "mvn": Method(
         lambda h, lead, _: MeanVariance(h, lead), LAMBDAS, _turn_weight, mean_form=True,
         members=5, pool=evaluation.ensemble("mvn-ens"),

@@ -79,8 +79,7 @@ class MeanVariance(nn.Module):
 class Variational(nn.Module):
     """VBLL as the package `vbll` has it: its parameters, its start and its weight on the KL.
 
-    But the noise starts at one, as ours does: the package draws it between 1e-4 and 1e4, and
-    where it draws little the belief collapses before the noise can grow.
+    But for the start of the noise, which the package draws between 1e-4 and 1e4.
     """
 
     batches = True
