@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 FORMATS = (".png", ".pdf", ".svg")
-TABLES = Path("tables")
+RESULTS, TABLES = Path("results"), Path("tables")
 
 app = typer.Typer(
     help="Honest predictive distributions from a neural network.",
@@ -67,7 +67,7 @@ def bench(
     compare: Annotated[bool, typer.Option("--compare", help="Beside the paper's.")] = False,
     dry: Annotated[bool, typer.Option("--tables", help="Train nothing; tables only.")] = False,
     data: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
-    results: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("results"),
+    results: Annotated[Path, typer.Option(help="Folder of the records.")] = RESULTS,
     output: Annotated[Path, typer.Option("--output", "-o", help="For CSV and Markdown.")] = TABLES,
     workers: Annotated[int, typer.Option(help="Processes; on a CPU one a core by default.")] = 0,
 ) -> None:
@@ -89,7 +89,7 @@ def bench(
 @app.command()
 def records(
     files: Annotated[list[Path], typer.Argument(help="Record files from elsewhere.")],
-    into: Annotated[Path, typer.Option(help="The file to append to.")],
+    into: Annotated[Path, typer.Option(help="The folder to append to.")] = RESULTS,
 ) -> None:
     """Append the records of other files that are not there yet."""
     try:

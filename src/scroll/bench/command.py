@@ -45,13 +45,12 @@ def trained(
         "Use --device cpu.",
     )  # fmt: skip
     must(data is None or data.is_dir(), "data", "be a folder", data, error=FileNotFoundError)
-    file = results / f"{experiment}.jsonl"
     folder = None if data is None else str(data)
     must(workers >= 0, "workers", "be zero or more", workers)
     run.train(
         experiment,
         scope,
-        file,
+        results,
         torch.device(where),
         folder,
         workers=workers or ((os.cpu_count() or 1) if where == "cpu" else 1),

@@ -119,8 +119,13 @@ def _records(
 
 
 def _record(identity: dict[str, Any], line: Line, at: int) -> Record:
-    found = {k: float(v[at]) for k, v in line.metrics.items()}
-    return {"fit": identity, "metrics": found, "val": float(line.val[at])}
+    found = {k: _rounded(v[at]) for k, v in line.metrics.items()}
+    return {"fit": identity, "metrics": found, "val": _rounded(line.val[at])}
+
+
+def _rounded(x: Tensor) -> float:
+    """To what single precision knows."""
+    return float(f"{float(x):.7g}")
 
 
 def _fill(whole: Network, part: Trained) -> None:

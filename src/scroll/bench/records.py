@@ -88,20 +88,27 @@ def load(path: str | Path) -> Loaded:
     return Loaded(list(found.values()), problems)
 
 
-def merge(sources: Iterable[str | Path], target: str | Path) -> int:
-    """Append to `target` what its folder lacks of `sources`, files or folders; how many.
+def merge(sources: Iterable[str | Path], folder: str | Path) -> int:
+    """Append to a folder what it lacks of `sources`, files or folders, a file a data set.
 
-    Lines that cannot be read stay behind; `load` says which.
+    Lines that cannot be read stay behind; `load` says which. Returns how many were added.
     """
-    new: dict[str, Record] = {}
-    have = done(load(Path(target).parent).records)
+    have = done(load(folder).records)
+    new: dict[Path, list[Record]] = {}
     for source in sources:
         must(Path(source).exists(), "sources", "exist", source, error=FileNotFoundError)
         for record in load(source).records:
             if (name := key(record)) not in have:
-                new.setdefault(name, record)
-    append(target, new.values())
-    return len(new)
+                have.add(name)
+                new.setdefault(file_of(folder, record["fit"]["set"]), []).append(record)
+    for file, fresh in new.items():
+        append(file, fresh)
+    return sum(map(len, new.values()))
+
+
+def file_of(folder: str | Path, name: str) -> Path:
+    """Where the records of a data set are."""
+    return Path(folder) / f"{name}.jsonl"
 
 
 def _atom(name: str, value: Any) -> Any:

@@ -56,19 +56,19 @@ def train(
     say: Say = print,
     watch: Callable[[Plan], Any] | None = None,
 ) -> None:
-    """Train what the records in the folder of `results` lack, and append it there.
+    """Train what the records in the folder `results` lack, and append it there.
 
     Args:
         experiment: its name.
         asked: what of it.
-        results: the file to append to; all files beside it are read.
+        results: the folder of the records, a file a data set.
         device: to train on.
         folder: with the data, instead of $SCROLL_DATA.
         workers: processes to share the stacks; each records what it has finished.
         say: told the plan, in a line.
         watch: makes, for a plan, a context that gives what hears of progress.
     """
-    loaded = records.load(results.parent)
+    loaded = records.load(results)
     for problem in loaded.problems:
         say(f"skipped {problem}")
     done = records.done(loaded.records)
@@ -113,11 +113,11 @@ def _each(
 
 def _recorded(unit: Unit, results: Path, done: set[str], read: Read, tell: Tell | None) -> float:
     """Fit a unit and append its records as they come; its best objective."""
-    best = torch.inf
-    for lines in fit(unit, read(unit.work.setting.set, unit.seeds), tell):
+    best, name = torch.inf, unit.work.setting.set
+    for lines in fit(unit, read(name, unit.seeds), tell):
         fresh = [line for line in lines if records.key(line) not in done]
         if fresh:
-            records.append(results, fresh)
+            records.append(records.file_of(results, name), fresh)
         best = min([best, *(line["val"] for line in lines)])
     return best
 
