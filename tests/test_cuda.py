@@ -8,7 +8,8 @@ import torch
 from parts import CONJUGATE, FREE, HEADS, SEARCHES_A_MODE, make_head
 from scroll import RegressionHead, refit
 from scroll.bodies import MLP
-from scroll.training import Network, Recipe, Rows, stack, train
+from scroll.feeding import Rows
+from scroll.training import Network, Recipe, stack, train
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 N, H = 40, 6

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scroll.bench.records import append, done, key, load, merge
+from scroll.bench.records import append, done, file_of, key, load, merge
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX processes")
 
@@ -299,23 +299,36 @@ def test_without_locks_records_are_still_written(file, monkeypatch):
     assert load(file).records == [run(0)]
 
 
-def test_merging_takes_what_is_new_and_only_once(file, tmp_path):
-    append(file, [run(0, val=1)])
-    append(file.with_name("more.jsonl"), [run(1)])
-    there = tmp_path / "there"
-    append(there / "a.jsonl", [run(0, val=2), run(1), run(2)])
-    append(tmp_path / "b.jsonl", [run(2), run(3)])
+def of(name, number, **more):
+    return run(number, **more) | {"fit": {"set": name, "seed": number}}
+
+
+def test_merging_takes_what_is_new_and_only_once(tmp_path):
+    folder, there, alone = tmp_path / "results", tmp_path / "there", tmp_path / "b.jsonl"
+    append(folder / "yacht.jsonl", [of("yacht", 0, val=1)])
+    append(folder / "old.jsonl", [of("yacht", 1)])
+    append(there / "a.jsonl", [of("yacht", 0, val=2), of("yacht", 1), of("wine", 2)])
+    append(alone, [of("wine", 2, val=3), of("yacht", 3), of("wine", 0)])
     with (there / "a.jsonl").open("a") as out:
         out.write('{"fit": {"torn')
-    sources = [there, tmp_path / "b.jsonl"]
-    assert merge(sources, file) == 2
-    before = file.read_bytes()
-    assert load(file).records == [run(0, val=1), run(2), run(3)]
-    assert merge(sources, file) == 0
-    assert merge([file, file.parent], file) == 0
-    assert file.read_bytes() == before
-    with pytest.raises(FileNotFoundError, match="`sources` must exist, but got"):
-        merge([tmp_path / "nowhere.jsonl"], file)
+    assert merge([there, alone], folder) == 3
+    assert load(file_of(folder, "yacht")).records == [of("yacht", 0, val=1), of("yacht", 3)]
+    assert load(file_of(folder, "wine")) == ([of("wine", 2), of("wine", 0)], [])
+    assert load(folder / "old.jsonl").records == [of("yacht", 1)]
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    assert sorted(path.name for path in before) == ["old.jsonl", "wine.jsonl", "yacht.jsonl"]
+    assert merge([there, alone], folder) == 0
+    assert merge([folder, folder / "old.jsonl"], folder) == 0
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("make", [lambda path: None, lambda path: append(path, [run(0)])])
+def test_of_bad_sources_nothing_is_merged(tmp_path, make):
+    append(tmp_path / "good.jsonl", [of("wine", 0)])
+    make(tmp_path / "bad.jsonl")
+    with pytest.raises((FileNotFoundError, ValueError), match=r"`sources` must .*bad.jsonl"):
+        merge([tmp_path / "good.jsonl", tmp_path / "bad.jsonl"], tmp_path / "into")
+    assert not (tmp_path / "into").exists()
 
 
 def test_the_file_is_written_once_and_synced(file, monkeypatch):

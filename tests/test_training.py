@@ -1,12 +1,14 @@
 """The training loop: replicates that share a graph and nothing else."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from scroll import RegressionHead
 from scroll.bodies import MLP
 from scroll.feeding import Feed, Rows
-from scroll.training import Network, Recipe, Trained, held_out_nll, stack, train
+from scroll.training import Network, Recipe, Trained, finishing, held_out_nll, stack, train
 
 R, N, D, H = 4, 40, 3, 8
 
@@ -106,6 +108,30 @@ def test_mini_batches_see_every_row_and_estimate_the_same_loss():
 def test_a_bound_head_takes_no_mini_batches():
     with pytest.raises(ValueError, match=r"`batch` must be None for a method whose"):
         train(stack(make("closed"), range(R)), data(), data(1), Recipe(batch=8))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own compiler
+def test_a_compiled_loss_trains_the_same():
+    """Leaving the stack included, where it is compiled anew."""
+    rows, held, seeds = data(), data(1), (3, 5, 8, 13)
+    plain = Recipe(steps=60, every=5, patience=2)
+    first = train(stack(make(), seeds), rows, held, plain)
+    second = train(stack(make(), seeds), rows, held, replace(plain, compile=True))
+    assert len(set(first.steps.tolist())) > 1
+    assert first.steps.tolist() == second.steps.tolist()
+    torch.testing.assert_close(first.score, second.score, rtol=1e-9, atol=0)
+
+
+def test_replicates_are_handed_out_as_they_finish():
+    rows, held, seeds = data(), data(1), (3, 5, 8, 13)
+    recipe = Recipe(steps=150, every=1, patience=6)
+    parts = list(finishing(stack(make("closed"), seeds), rows, held, recipe))
+    whole = train(stack(make("closed"), seeds), rows, held, recipe)
+    assert len(parts) > 1
+    assert sorted(torch.cat([p.which for p in parts]).tolist()) == [0, 1, 2, 3]
+    for part in parts:  # conditioned on its own rows, and where it was best
+        torch.testing.assert_close(held_out_nll(part.network, held.take(part.which)), part.score)
+        torch.testing.assert_close(part.score, whole.score[part.which])
 
 
 def test_progress_is_told():

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 FORMATS = (".png", ".pdf", ".svg")
-RESULTS, TABLES = Path("results"), Path("tables")
+RESULTS, TABLES, REPORT = Path("results"), Path("tables"), Path("docs/results.md")
 
 app = typer.Typer(
     help="Honest predictive distributions from a neural network.",
@@ -58,7 +58,9 @@ def demo(
 
 @app.command()
 def bench(
-    experiment: Annotated[str, typer.Argument(help="Its name; `scroll bench list` shows all.")],
+    experiment: Annotated[
+        str, typer.Argument(help="Its name; `list` shows all, `report` writes them up.")
+    ],
     sets: Annotated[str, typer.Option(help="Data sets, separated by commas.")] = "",
     methods: Annotated[str, typer.Option(help="Methods, separated by commas.")] = "",
     seeds: Annotated[str, typer.Option(help="Seeds: 5-24, or 5,6,9.")] = "",
@@ -78,10 +80,14 @@ def bench(
         if experiment == "list":
             command.listed(Console())
             return
-        asked = command.asked(experiment, sets, methods, seeds, quick)
+        if experiment == "report":
+            command.reported(results, REPORT if output == TABLES else output, Console())
+            return
+        asked, errors = command.asked(experiment, sets, methods, seeds, quick), Console(stderr=True)
         if not dry:
-            command.trained(experiment, asked, results, device, data, workers, Console(stderr=True))
-        command.shown(experiment, asked, results, output, compare, Console())
+            command.trained(experiment, asked, results, device, data, workers, errors)
+        told = errors if dry else None  # training has said it
+        command.shown(experiment, asked, results, output, compare, Console(), told)
     except (ImportError, OSError, ValueError) as error:
         _refuse(str(error))
 

@@ -41,10 +41,10 @@ def available(device: torch.device) -> int:
 def stack_size(each: int, rows: int, device: torch.device) -> int:
     """How many replicates to train at once: what fits, and on a CPU what stays in its cache."""
     fits = max(1, int(0.6 * available(device)) // each)
-    return fits if device.type == "cuda" else min(fits, max(1, _CACHED_ROWS // rows))
+    return fits if device.type == "cuda" else min(fits, max(1, CACHED_ROWS // rows))
 
 
-_CACHED_ROWS = 12_000  # measured: beyond it a step is bound by memory, below it by overhead
+CACHED_ROWS = 12_000  # measured: beyond it a step is bound by memory, below it by overhead
 
 
 def _bytes(x: Any) -> int:

@@ -137,7 +137,7 @@ def train(
         torch.cat(results)[order]
         for results in zip(*((p.score, p.step, p.steps) for p in parts), strict=True)
     )
-    whole = take(network, torch.ones_like(which, dtype=torch.bool))
+    whole = take(network, torch.ones_like(which, dtype=torch.bool)).eval()
     with torch.no_grad():
         for part in parts:
             for to, source in zip(whole.parameters(), part.network.parameters(), strict=True):
@@ -167,10 +167,10 @@ def finishing(
     )
     count, device = len(rows.y), rows.y.device
     own = torch.as_tensor(list(seeds if seeds is not None else range(count)), device=device)
-    now = _Stack(network, Feed(rows, recipe.batch, own, recipe.every), held, recipe, score)
+    now = Stack(network, Feed(rows, recipe.batch, own, recipe.every), held, recipe, score)
     rest, best = recipe.steps, torch.inf
     looks = 10 if device.type == "cuda" else 1  # cycles between two waits for the device
-    cycle = _replayed(now, recipe.every)
+    cycle = replayed(now, recipe.every)
     while True:
         for _ in range(looks):
             steps = min(recipe.every, rest)
@@ -189,7 +189,7 @@ def finishing(
         if int(going.sum()) <= _shrink(recipe) * len(going):
             yield now.finished(~going)
             now = now.take(going)
-            cycle = _replayed(now, recipe.every)
+            cycle = replayed(now, recipe.every)
 
 
 def _shrink(recipe: Recipe) -> float:
@@ -197,7 +197,7 @@ def _shrink(recipe: Recipe) -> float:
     return 0.5 if recipe.compile else 0.8  # a compiled loss is compiled anew for it
 
 
-class _Stack:
+class Stack:
     """Those still in the stack: all that a cycle reads and writes."""
 
     def __init__(self, network: Network, feed: Feed, held: Rows, recipe: Recipe, score: Score):
@@ -251,7 +251,7 @@ class _Stack:
         results = (x[which] for x in (self.best, self.at, self.taken))
         return Trained(self.index[which], network, *results)
 
-    def take(self, keep: Tensor) -> "_Stack":
+    def take(self, keep: Tensor) -> "Stack":
         """The same for some of the replicates."""
         less = copy.copy(self)
         less.now, less.held = take(self.now, keep), self.held.take(keep)
@@ -263,7 +263,7 @@ class _Stack:
         return less
 
 
-def _replayed(now: _Stack, steps: int) -> Callable[[], None]:
+def replayed(now: Stack, steps: int) -> Callable[[], None]:
     """A cycle to call again and again; on a GPU the first runs, the second is captured."""
     if now.best.device.type != "cuda":
         return lambda: now.cycle(steps)

@@ -10,7 +10,8 @@ import torch
 from ..checks import must, one_of, refusal
 from . import paper, run
 from .experiments import EXPERIMENTS, Scope
-from .tables import Table, to_csv, to_markdown, to_rich
+from .report import report
+from .tables import Table, to_csv, to_markdown, to_rich, to_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def listed(console: "Console") -> None:
     """All experiments, with what each asks."""
     for name, experiment in EXPERIMENTS.items():
-        console.print(f"[bold]{name:17}[/bold] {experiment.about}")
+        console.print(f"[bold]{name:17}[/bold] {experiment.about}", soft_wrap=True)
 
 
 def asked(experiment: str, sets: str, methods: str, seeds: str, quick: bool) -> Scope:
@@ -54,25 +55,46 @@ def trained(
         torch.device(where),
         folder,
         workers=workers or ((os.cpu_count() or 1) if where == "cpu" else 1),
-        say=partial(console.print, highlight=False),
+        say=partial(console.out, highlight=False),
         watch=partial(run.progress, console),
     )
 
 
 def shown(
-    experiment: str, scope: Scope, results: Path, output: Path, compare: bool, console: "Console"
+    experiment: str,
+    scope: Scope,
+    results: Path,
+    output: Path,
+    compare: bool,
+    console: "Console",
+    errors: "Console | None" = None,
 ) -> None:
-    """Print the tables, and write each as CSV and Markdown."""
-    for table in run.tables(experiment, scope, results):
-        beside = paper.compare(table, paper.figures(table.name)) if compare else table
-        console.print(to_rich(beside))
+    """Print the tables, and write each as CSV and Markdown; on `errors`, the lines skipped."""
+    say = partial(errors.out, highlight=False) if errors else None
+    for table in run.tables(experiment, scope, results, say):
+        beside = _compared(table) if compare else table
+        _print(console, beside)
         _write(output / f"{table.name}.csv", to_csv(table))
-        _write(output / f"{table.name}.md", _page(table, beside))
-    console.print(f"Written to {output}/ as CSV and Markdown.", highlight=False)
+        _write(output / f"{table.name}.md", to_markdown(beside))
+    console.out(f"Written to {output}/ as CSV and Markdown.", highlight=False)
 
 
-def _page(table: Table, beside: Table) -> str:
-    return f"**{table.title}**\n\n{to_markdown(beside)}\n"
+def reported(results: Path, page: Path, console: "Console") -> None:
+    """Write all tables beside the paper's onto one page."""
+    _write(page, report(results))
+    console.print(f"Written to {page}", highlight=False)
+
+
+def _compared(table: Table) -> Table:
+    return paper.compare(table, paper.figures(table.name), paper.tolerance(table.name))
+
+
+def _print(console: "Console", table: Table) -> None:
+    """As wide as it is, where no screen ends."""
+    if console.is_terminal:
+        console.print(to_rich(table))
+    else:
+        console.out(to_text(table, styled=False), highlight=False)
 
 
 def _write(path: Path, text: str) -> None:

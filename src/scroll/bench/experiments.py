@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import isfinite
 from statistics import fmean
 from typing import Any
 
@@ -157,7 +158,7 @@ def _trajectory(index: Index, scope: Scope) -> list[Table]:
     wanted = {c: row for c, row in layout.TRAJECTORY.items() if scope.wants(row)}
     for s in scope.sets:
         found = {c: _values(index, scope, row, s) for c, row in wanted.items()}
-        means = {c: fmean(v.values()) for c, v in found.items() if v}
+        means = {c: m for c, v in found.items() if v and isfinite(m := fmean(v.values()))}
         lines[s] = {}
         for column, values in found.items():
             family = [m for c, m in means.items() if c.split()[0] == column.split()[0]]
@@ -220,6 +221,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             _by_set("headline_nll", "Test NLL", layout.HEADLINE, "nll"),
             _by_set("table1_headline_caliberr", "Calibration error", layout.HEADLINE, "caliberr"),
             _by_set("headline_rmse", "Test RMSE", layout.HEADLINE, "rmse"),
+            _by_set("mean_baseline_note", "The sanity floor, test NLL", (layout.FLOOR,), "nll"),
         ),
     ),
     "attribution": Experiment(

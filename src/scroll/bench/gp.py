@@ -46,7 +46,7 @@ class Process(nn.Module):
         across = solve_triangular(self.lower, self._kernel(self.inputs, x), upper=False)
         mean = (across * self.white[..., None]).sum(-2)
         prior = (2 * self.log_scale.double()).exp()[..., None]
-        var = (prior - row_square(across.mT)).clamp(min=0)
+        var = (prior - row_square(across.mT)).clamp(min=0)  # at a training row, rounding is all
         noise = self._noise_var()[..., None].expand_as(mean)
         return Normal(*(t.to(x.dtype) for t in (mean, noise, var)))
 

@@ -9,6 +9,7 @@ from .methods import Setting
 Values = dict[int, float]
 Where = Mapping[str, Any]
 _ODD = frozenset(Setting._fields) - {"set", "method"}
+_RECORD, _FIT = {"metrics", "val"}, {"set", "method", "architecture", "seed"}
 
 
 class Index:
@@ -18,6 +19,8 @@ class Index:
         self._found: dict[Any, list[Mapping[str, Any]]] = defaultdict(list)
         for record in records:
             fit = record["fit"]
+            if not (fit.keys() >= _FIT and record.keys() >= _RECORD):
+                continue  # of something else
             odd = frozenset((k, v) for k, v in fit.items() if k in _ODD)
             self._found[fit["set"], fit["method"], odd].append(record)
 

@@ -28,6 +28,7 @@ def quasi_newton(
             found = minimize(value, start, jac=True, method="L-BFGS-B", options={"maxiter": 5000})
             value(found.x)
             with torch.no_grad():
+                one.condition(_double(rows.take(which)))
                 score = held_out_nll(one, _double(held.take(which)))
         best = min(best, float(score))
         if watch is not None:

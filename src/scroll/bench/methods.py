@@ -37,6 +37,11 @@ class Setting(NamedTuple):
     steps: int = 6000
     batch: int = 0  # 0 is all rows
 
+    def odd(self) -> dict[str, Any]:
+        """What is not as usual."""
+        usual = self._field_defaults
+        return {k: v for k, v in self._asdict().items() if k in usual and v != usual[k]}
+
 
 @dataclass(frozen=True)
 class Method:

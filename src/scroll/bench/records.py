@@ -98,9 +98,11 @@ def merge(sources: Iterable[str | Path], folder: str | Path) -> int:
     for source in sources:
         must(Path(source).exists(), "sources", "exist", source, error=FileNotFoundError)
         for record in load(source).records:
+            fit = record["fit"]
+            must("set" in fit, "sources", 'name the "set" of each fit', f"{fit} in {source}")
             if (name := key(record)) not in have:
                 have.add(name)
-                new.setdefault(file_of(folder, record["fit"]["set"]), []).append(record)
+                new.setdefault(file_of(folder, fit["set"]), []).append(record)
     for file, fresh in new.items():
         append(file, fresh)
     return sum(map(len, new.values()))

@@ -41,7 +41,7 @@ def scope(
     few = tuple(m for m in QUICK.methods or () if m in usual.methods()) or None
     return Scope(
         tuple(sets or (QUICK.sets if small and usual.sets == datasets.UCI else usual.sets)),
-        tuple(seeds or (QUICK.seeds if small else usual.seeds)),
+        tuple(dict.fromkeys(seeds or (QUICK.seeds if small else usual.seeds))),
         tuple(methods) if methods else (few if small else None),
     )
 
@@ -68,10 +68,7 @@ def train(
         say: told the plan, in a line.
         watch: makes, for a plan, a context that gives what hears of progress.
     """
-    loaded = records.load(results)
-    for problem in loaded.problems:
-        say(f"skipped {problem}")
-    done = records.done(loaded.records)
+    done = records.done(_loaded(results, say))
     units = missing(EXPERIMENTS[experiment].works(asked), done)
     if not units:
         return
@@ -136,9 +133,18 @@ def _related(unit: Unit, done: set[str]) -> set[str]:
     return {key for key in done if mark in key}
 
 
-def tables(experiment: str, asked: Scope, results: Path) -> list[Table]:
+def tables(experiment: str, asked: Scope, results: Path, say: Say | None = None) -> list[Table]:
     """The experiment's tables, from the records in a folder alone."""
-    return EXPERIMENTS[experiment].tables(Index(records.load(results).records), asked)
+    return EXPERIMENTS[experiment].tables(Index(_loaded(results, say)), asked)
+
+
+def _loaded(results: Path, say: Say | None) -> list[records.Record]:
+    """The records in a folder; the lines that are none are said."""
+    loaded = records.load(results)
+    if say is not None:
+        for problem in loaded.problems:
+            say(f"skipped {problem}")
+    return loaded.records
 
 
 def reader(folder: str | None, device: torch.device, say: Say = print) -> Read:

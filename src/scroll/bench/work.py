@@ -53,10 +53,9 @@ class Work:
 
     def identity(self, architecture: str, group: Group) -> dict[str, Any]:
         """What a fit is, without what is as usual."""
-        usual = Setting._field_defaults
-        odd = {k: v for k, v in self.setting._asdict().items() if v != usual.get(k)}
+        what = {"set": self.setting.set, "method": self.setting.method, **self.setting.odd()}
         more = {k: v for k, v in group._asdict().items() if v not in (None, 0) or k == "seed"}
-        return odd | {"architecture": architecture} | more
+        return what | {"architecture": architecture} | more
 
     def last(self, architecture: str, group: Group) -> str:
         """The key of the line that is written last for a group."""

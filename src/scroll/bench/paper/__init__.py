@@ -61,6 +61,11 @@ def figures(name: str) -> dict[Label, dict[str, Cell]]:
     return rows
 
 
+def tolerance(name: str) -> float:
+    """What a figure may differ by without a word: 0.1 nat, a point of coverage, a rounding."""
+    return 0.01 if name.endswith("caliberr") else 0.001 if name.endswith("rmse") else 0.1
+
+
 def agreement(table: Table, figures: Rows, tolerance: float = 0.1) -> list[Agreement]:
     """Each mean of which there is a figure: they agree if |difference| <= max(tolerance, 3 se).
 

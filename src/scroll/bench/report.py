@@ -1,0 +1,89 @@
+"""docs/results.md: every table beside the paper's, generated from the records."""
+
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+from . import paper, records
+from .experiments import EXPERIMENTS, SEEDS, Experiment, Scope
+from .index import Index
+from .tables import Label, Table, path, to_markdown
+
+
+def report(results: Path) -> str:
+    """The page, from the records in a folder alone."""
+    index = Index(records.load(results).records)
+    parts = {name: list(_tables(experiment, index)) for name, experiment in EXPERIMENTS.items()}
+    lines = [_remark("introduction"), "", *_summary(parts)]
+    for name, tables in parts.items():
+        lines += [
+            "",
+            f"## {name}",
+            "",
+            f"`scroll bench {name}`: {EXPERIMENTS[name].about}.",
+        ]
+        for table in tables:
+            lines += ["", *_section(table)]
+        if words := _remark(name):
+            lines += ["", words]
+    return "\n".join(lines) + "\n"
+
+
+def _tables(experiment: Experiment, index: Index) -> Iterator[Table]:
+    """The experiment's tables over what was run."""
+    sets = tuple(s for s in experiment.sets if _has(experiment, index, s))
+    return iter(experiment.tables(index, Scope(sets, SEEDS)))
+
+
+def _has(experiment: Experiment, index: Index, name: str) -> bool:
+    """Whether every method of the experiment was run on this set."""
+    works = experiment.works(Scope((name,), experiment.seeds[:1]))
+    return all(index.fits(name, w.setting.method, w.setting.odd(), SEEDS) for w in works)
+
+
+def _summary(parts: dict[str, list[Table]]) -> Iterator[str]:
+    yield "| table | figures | agree |"
+    yield "|---|---:|---:|"
+    for name, tables in parts.items():
+        for table in tables:
+            found = _agreement(table)
+            yield f"| {name}: {table.name} | {len(found)} | {sum(a.agrees for a in found)} |"
+
+
+def _section(table: Table) -> Iterator[str]:
+    yield f"### {table.title} (`{table.name}`)"
+    yield ""
+    yield to_markdown(Table(table.name, "", table.columns, table.blocks, table.show_se)).strip()
+    beside = paper.compare(table, paper.figures(table.name), paper.tolerance(table.name))
+    yield ""
+    yield "<details><summary>Beside the paper</summary>"
+    yield ""
+    yield to_markdown(Table(table.name, "", beside.columns, beside.blocks, True)).strip()
+    yield ""
+    yield "</details>"
+    yield ""
+    found = _agreement(table)
+    apart = [a for a in found if not a.agrees]
+    yield f"{len(found) - len(apart)} of {len(found)} figures agree with the paper's."
+    if apart:
+        yield (
+            "Apart: "
+            + "; ".join(
+                f"{_name(a.row)} on {a.column} {a.ours:.3f} (paper {a.paper:.3f})" for a in apart
+            )
+            + "."
+        )
+
+
+def _agreement(table: Table) -> list[paper.Agreement]:
+    return paper.agreement(table, paper.figures(table.name), paper.tolerance(table.name))
+
+
+def _name(label: Label) -> str:
+    return ", ".join(path(label))
+
+
+def _remark(name: str) -> str:
+    """What a person has to say about an experiment, from `remarks/`; it may be nothing."""
+    file = files(__package__) / "remarks" / f"{name}.md"
+    return file.read_text("utf-8").strip() if file.is_file() else ""
