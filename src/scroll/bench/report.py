@@ -5,22 +5,25 @@ from importlib.resources import files
 from pathlib import Path
 
 from . import paper, records
-from .experiments import EXPERIMENTS, SEEDS, Experiment, Scope
+from .experiments import EXPERIMENTS, Experiment, Scope
 from .index import Index
 from .tables import Label, Table, path, to_markdown
+from .work import missing
 
 
 def report(results: Path) -> str:
     """The page, from the records in a folder alone."""
-    index = Index(records.load(results).records)
-    parts = {name: list(_tables(experiment, index)) for name, experiment in EXPERIMENTS.items()}
+    found = records.load(results).records
+    index, done = Index(found), records.done(found)
+    scopes = {name: _complete(experiment, done) for name, experiment in EXPERIMENTS.items()}
+    parts = {name: EXPERIMENTS[name].tables(index, scope) for name, scope in scopes.items()}
     lines = [_remark("introduction"), "", *_summary(parts)]
     for name, tables in parts.items():
         lines += [
             "",
             f"## {name}",
             "",
-            f"`scroll bench {name}`: {EXPERIMENTS[name].about}.",
+            f"`scroll bench {name}`: {EXPERIMENTS[name].about}; {len(scopes[name].seeds)} seeds.",
         ]
         for table in tables:
             lines += ["", *_section(table)]
@@ -29,16 +32,18 @@ def report(results: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _tables(experiment: Experiment, index: Index) -> Iterator[Table]:
-    """The experiment's tables over what was run."""
-    sets = tuple(s for s in experiment.sets if _has(experiment, index, s))
-    return iter(experiment.tables(index, Scope(sets, SEEDS)))
-
-
-def _has(experiment: Experiment, index: Index, name: str) -> bool:
-    """Whether every method of the experiment was run on this set."""
-    works = experiment.works(Scope((name,), experiment.seeds[:1]))
-    return all(index.fits(name, w.setting.method, w.setting.odd(), SEEDS) for w in works)
+def _complete(experiment: Experiment, done: set[str]) -> Scope:
+    """The sets on which every row has ten seeds at least, and the seeds that they share."""
+    seeds = {
+        name: {
+            seed
+            for seed in experiment.seeds
+            if not missing(experiment.works(Scope((name,), (seed,))), done)
+        }
+        for name in experiment.sets
+    }
+    sets = tuple(name for name, found in seeds.items() if len(found) >= 10)
+    return Scope(sets, tuple(sorted(set(experiment.seeds).intersection(*(seeds[s] for s in sets)))))
 
 
 def _summary(parts: dict[str, list[Table]]) -> Iterator[str]:
