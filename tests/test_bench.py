@@ -17,11 +17,10 @@ import pytest
 import torch
 
 from scroll import memory
-from scroll.bench import layout, paper, records, run, work
+from scroll.bench import fitting, layout, paper, records, run, work
 from scroll.bench.datasets import SETS, UCI, Set
 from scroll.bench.evaluation import Line
 from scroll.bench.experiments import EXPERIMENTS, SLOW, TRAINED_AS, Experiment, Scope
-from scroll.bench.fitting import _records
 from scroll.bench.index import Index
 from scroll.bench.layout import ENSEMBLES, Row
 from scroll.bench.methods import METHODS, Setting
@@ -416,10 +415,30 @@ def test_workers_record_what_one_does(tmp_path, data, units):
         train(tmp_path / "two", data, asked, workers=2, watch=Watch)
         assert not units  # none of it here
         assert train(tmp_path / "two", data, asked, workers=2) == []
+        train(tmp_path / "more", data, fits("scroll-full", seeds=(0,)), workers=2)
+        train(tmp_path / "more", data, fits("scroll-ens", seeds=(0,)), workers=2)
+    lines = records.file_of(tmp_path / "more", "toy").read_bytes().splitlines()
+    assert len(lines) == len(numbers(tmp_path / "more")) == 4 * 6  # none twice
     assert len(counts) == 5
     train(tmp_path / "one", data, asked, workers=1)
     assert len(units) == 5
     assert numbers(tmp_path / "two") == numbers(tmp_path / "one")
+
+
+@pytest.mark.parametrize("method", TRAINED_AS)
+def test_the_networks_that_a_row_is_made_of_give_its_line(method, tmp_path, data):
+    stem = TRAINED_AS[method]
+    members = METHODS[stem].members if method in ENSEMBLES else 1
+    setting = Setting("toy", stem, steps=20, width=8)
+    asked = Work(setting, (0,), ("tanh",), METHODS[stem].grid[:1], members)
+    (unit,) = missing([asked], set())
+    rows = run.reader(data, CPU)("toy", (0,))
+    found = [r for lines in fitting.fit(unit, rows) for r in lines]
+    (mine,) = (r for r in found if r["fit"]["method"] == method)
+    read = "gap" if method == "loo-gap" else "nll_mixture" if method in ENSEMBLES else "nll"
+    assert math.isfinite(mine["metrics"][read])
+    assert math.isfinite(mine["val"])
+    assert records.key(found[-1]) == asked.last("tanh", unit.groups[0])
 
 
 # What the tables read of the records.
@@ -542,7 +561,7 @@ def recorded(name):
         dummy = Line({"nll": torch.zeros(unit.fits)}, torch.zeros(unit.fits))
         each = {"": dummy} | {m: dummy for m in given if m not in ENSEMBLES}
         pooled = {m: dummy for m in given if m in ENSEMBLES and unit.work.members > 1}
-        for r in _records(unit, unit.groups, (each, pooled), [0] * unit.fits, {}):
+        for r in fitting._records(unit, unit.groups, (each, pooled), [0] * unit.fits, {}):
             fit = dict(r["fit"])
             seed, member = fit.pop("seed"), fit.pop("member", 0)
             fit.pop("order", None)
@@ -660,11 +679,37 @@ def test_one_method_is_trained_and_shown_alone(name, title, metric):
     asked = Scope(usual(name).sets[:1], (5, 6), (method,))
     works = EXPERIMENTS[name].works(asked)
     assert {w.setting.method for w in works} == {TRAINED_AS.get(method, method)}
-    (table,), (whole,) = (
+    shown, (whole,) = (
         [t for t in built(name, [], which) if t.name == title] for which in (asked, None)
     )
     mine = {label for label, row in rows_of(name, title).items() if row.method == method}
-    assert cells(table).keys() == mine & cells(whole).keys()
+    mine &= cells(whole).keys()
+    assert [cells(table).keys() for table in shown] == ([mine] if mine else [])
+
+
+def test_a_stack_that_the_device_refuses_is_halved(monkeypatch, tmp_path):
+    """Whatever the plan said: others may use the device."""
+    tried = []
+
+    def fit(unit, rows, tell):
+        tried.append(len(unit.groups))
+        if len(unit.groups) > 2:
+            raise torch.OutOfMemoryError("full")
+        for group in unit.groups:
+            identity = unit.work.identity(unit.architecture, group)
+            yield [{"fit": identity, "metrics": {}, "val": float(group.seed)}]
+
+    monkeypatch.setattr("scroll.bench.run.fit", fit)
+    work = Work(Setting("yacht", "scroll-none"), (5, 6, 7, 8, 9), ("relu",))
+    unit = Unit(work, "relu", work.groups())
+    least = run._recorded(unit, tmp_path, set(), lambda *_: None, None)
+    assert (tried, least) == ([5, 2, 3, 1, 2], 5)
+    assert sorted(r["fit"]["seed"] for r in records.load(tmp_path).records) == [5, 6, 7, 8, 9]
+    monkeypatch.setattr(
+        "scroll.bench.run.fit", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("full"))
+    )
+    with pytest.raises(torch.OutOfMemoryError):
+        run._recorded(unit._replace(groups=unit.groups[:1]), tmp_path, set(), lambda *_: None, None)
 
 
 def test_names_titles_and_what_is_everything():

@@ -129,8 +129,10 @@ def cells(name):
         (["batching", "--methods", "map,vbll"],
          ["`methods` must be one of 'scroll-full', 'scroll-diag', 'scroll-none', 'map', but got",
           "'vbll'"]),
-        (["headline", "--seeds", ","], ["`seeds` must hold at least one seed, but got none"]),
-        (["headline", "--seeds", "9-5"], ["`seeds` must hold at least one seed, but got none"]),
+        (["headline", "--seeds", ","], ["`seeds` must name at least one, but got none"]),
+        (["headline", "--sets", ","], ["`sets` must name at least one, but got none"]),
+        (["headline", "--methods", " , "], ["`methods` must name at least one, but got none"]),
+        (["headline", "--seeds", "9-5"], ["`seeds` must name at least one, but got none"]),
         (["headline", "--seeds", "5-x"], ["`seeds` must read like 5-24 or 5,6,9, but got '5-x'"]),
         (["headline", "--seeds", "five"], ["`seeds` must read like", "but got 'five'"]),
         (["headline", "--seeds", "-3"], ["`seeds` must read like", "but got '-3'"]),
@@ -275,7 +277,7 @@ def test_a_folder_that_cannot_be_written_is_named(toy, monkeypatch):
     assert done.exit_code == 2
     assert done.stdout == ""
     assert done.stderr.splitlines()[-1].startswith(
-        "scroll: `records/yacht.jsonl` must be writable, but got "
+        "scroll: `records` must be a folder to write to, but got File exists"
     )
     assert Path("records").read_text() == ""
     Path("records").unlink()
@@ -334,14 +336,14 @@ def test_each_table_is_written_as_csv_and_markdown():
     assert done.exit_code == 0
     assert "Written to out/there/" in done.stdout
     Path("out/there").rename("tables")
-    for name, digits in (("headline_nll", "3.650"), ("headline_rmse", "6.250")):
+    for kind, digits in (("nll", "3.650"), ("rmse", "6.250")):
+        name = f"headline_{kind}"
         row = cells(name)["SCROLL-None", "yacht"]
         assert float(row["mean"]) == pytest.approx(float(digits))
         assert row["count"] == "2"
         page = Path("tables", f"{name}.md").read_text()
         title, empty, header, rule, *rows = page.splitlines()
-        assert title
-        assert page.count(title) == 1
+        assert title == f"Test {kind.upper()}"
         assert empty == ""
         assert header.replace(" ", "") == "||yacht|"
         assert set(rule) <= set("|-: ")

@@ -13,6 +13,7 @@ from scroll.bench.tables import Block, Cell, Table, cell, table, to_csv, to_mark
 SETS = ["yacht", "concrete", "energy", "kin8nm", "naval", "power", "wine", "boston"]
 SHAPES = {  # rows, columns, empty cells
     "headline_nll": (13, 8, 0),
+    "mean_baseline_note": (1, 8, 0),
     "headline_rmse": (12, 8, 0),
     "table1_headline_caliberr": (12, 8, 0),
     "appendix_attribution_full_nll": (11, 8, 3),

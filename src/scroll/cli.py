@@ -90,6 +90,8 @@ def bench(
         command.shown(experiment, asked, results, output, compare, Console(), told)
     except (ImportError, OSError, ValueError) as error:
         _refuse(str(error))
+    except (MemoryError, RuntimeError) as error:  # a device or a worker that gave up
+        _refuse(f"{error}\nWhat was recorded is kept: the same command goes on from there.")
 
 
 @app.command()
@@ -99,9 +101,12 @@ def records(
 ) -> None:
     """Append the records of other files that are not there yet."""
     try:
-        from .bench.records import merge
+        from .bench.records import load, merge
 
-        typer.echo(f"{merge(files, into)} records added to {into}")
+        added = merge(files, into)
+        for problem in (p for file in files for p in load(file).problems):
+            typer.echo(f"skipped {problem}", err=True)
+        typer.echo(f"{added} records added to {into}")
     except (OSError, ValueError) as error:
         _refuse(str(error))
 

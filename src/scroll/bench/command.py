@@ -25,8 +25,7 @@ def listed(console: "Console") -> None:
 
 def asked(experiment: str, sets: str, methods: str, seeds: str, quick: bool) -> Scope:
     """The scope in a user's words."""
-    chosen, rows = ([w.strip() for w in text.split(",") if w.strip()] for text in (sets, methods))
-    return run.scope(experiment, chosen or None, rows or None, _seeds(seeds), quick)
+    return run.scope(experiment, _words(sets), _words(methods), _seeds(seeds), quick)
 
 
 def trained(
@@ -103,6 +102,11 @@ def _write(path: Path, text: str) -> None:
     partial_ = path.with_name(f".{path.name}.partial")
     partial_.write_text(text, "utf-8")
     partial_.replace(path)
+
+
+def _words(text: str) -> list[str] | None:
+    """What stands between commas; nothing is None."""
+    return [word.strip() for word in text.split(",") if word.strip()] if text else None
 
 
 def _seeds(text: str) -> list[int] | None:

@@ -112,7 +112,8 @@ def _by_set(name: str, title: str, blocks: Iterable[Rows], metric: str, **how: A
             )
             for block in blocks
         ]
-        return [table(name, title, scope.sets, [b for b in filled if b.rows], **how)]
+        filled = [block for block in filled if block.rows]
+        return [table(name, title, scope.sets, filled, **how)] if filled else []
 
     return make
 

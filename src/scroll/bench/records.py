@@ -108,6 +108,23 @@ def merge(sources: Iterable[str | Path], folder: str | Path) -> int:
     return sum(map(len, new.values()))
 
 
+def writable(folder: str | Path) -> None:
+    """Make the folder if need be; an error in words where nothing can be written there."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise refusal(str(folder), "be a folder to write to", why, error=type(error)) from None
+    must(
+        os.access(folder, os.W_OK),
+        str(folder),
+        "be writable",
+        "a folder that is not",
+        "Choose another with --results.",
+        PermissionError,
+    )
+
+
 def file_of(folder: str | Path, name: str) -> Path:
     """Where the records of a data set are."""
     return Path(folder) / f"{name}.jsonl"

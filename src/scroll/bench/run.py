@@ -37,7 +37,8 @@ def scope(
         one_of("sets", name, datasets.SETS)
     for name in methods or ():
         one_of("methods", name, usual.methods())
-    must(seeds is None or len(seeds) > 0, "seeds", "hold at least one seed", "none", "5-24 are 20.")
+    for what, given in (("sets", sets), ("methods", methods), ("seeds", seeds)):
+        must(given is None or len(given) > 0, what, "name at least one", "none")
     few = tuple(m for m in QUICK.methods or () if m in usual.methods()) or None
     return Scope(
         tuple(sets or (QUICK.sets if small and usual.sets == datasets.UCI else usual.sets)),
@@ -74,6 +75,7 @@ def train(
         return
     read = reader(folder, device, say)
     work = plan(units, read, device)
+    records.writable(results)  # sooner than after the first stack
     say(
         f"{work.fits} fits in {len(work.units)} stacks; the largest takes about "
         f"{_size(work.bytes)} of {_size(work.free)} free on {device}"
@@ -111,12 +113,21 @@ def _each(
 def _recorded(unit: Unit, results: Path, done: set[str], read: Read, tell: Tell | None) -> float:
     """Fit a unit and append its records as they come; its best objective."""
     best, name = torch.inf, unit.work.setting.set
-    for lines in fit(unit, read(name, unit.seeds), tell):
-        fresh = [line for line in lines if records.key(line) not in done]
-        if fresh:
-            records.append(records.file_of(results, name), fresh)
-        best = min([best, *(line["val"] for line in lines)])
-    return best
+    try:
+        for lines in fit(unit, read(name, unit.seeds), tell):
+            fresh = [line for line in lines if records.key(line) not in done]
+            if fresh:
+                records.append(records.file_of(results, name), fresh)
+                done |= {records.key(line) for line in fresh}
+            best = min([best, *(line["val"] for line in lines)])
+        return best
+    except torch.OutOfMemoryError:  # others may use the device, whatever the plan said
+        if len(unit.groups) == 1:
+            raise
+    half = len(unit.groups) // 2
+    left = [unit._replace(groups=some) for some in (unit.groups[:half], unit.groups[half:])]
+    torch.cuda.empty_cache()
+    return min(best, *(_recorded(u, results, done, read, None) for u in left))
 
 
 def _elsewhere(
@@ -186,11 +197,14 @@ def progress(console: "Console", work: Plan) -> Iterator[Tell]:
     )
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("fits", total=work.fits, best="--")
+        least = torch.inf
 
         def tell(done: int, best: float) -> None:
+            nonlocal least
+            least = min(least, best)
             bar.update(task, completed=done)
-            if best < torch.inf:
-                bar.update(task, best=f"{best:.3f}")
+            if least < torch.inf:
+                bar.update(task, best=f"{least:.3f}")
 
         yield tell
 
