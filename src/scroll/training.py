@@ -138,10 +138,9 @@ def train(
         for results in zip(*((p.score, p.step, p.steps) for p in parts), strict=True)
     )
     whole = take(network, torch.ones_like(which, dtype=torch.bool)).eval()
+    for part in parts:
+        fill(whole, part)
     with torch.no_grad():
-        for part in parts:
-            for to, source in zip(whole.parameters(), part.network.parameters(), strict=True):
-                to[part.which] = source
         whole.condition(rows)
     return Trained(which[order], whole, reached, step, steps)
 
@@ -285,6 +284,13 @@ def replayed(now: Stack, steps: int) -> Callable[[], None]:
         graph.replay()
 
     return replay
+
+
+@torch.no_grad()
+def fill(whole: Network, part: Trained) -> None:
+    """Put replicates that have finished into their places."""
+    for to, source in zip(whole.parameters(), part.network.parameters(), strict=True):
+        to[part.which] = source.to(to)
 
 
 def take(network: Network, keep: Tensor) -> Network:

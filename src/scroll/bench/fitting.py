@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .. import chance
 from ..feeding import Rows
-from ..training import Network, Recipe, Trained, finishing, take
+from ..training import Network, Recipe, Trained, fill, finishing, take
 from .evaluation import Fitted, Line, Lines
 from .linear import quasi_newton
 from .methods import prepared
@@ -34,12 +34,12 @@ def fit(unit: Unit, data: Folds, watch: Tell | None = None) -> Iterator[list[Rec
     device = data.train.y.device
     mine = data.take(torch.tensor([whose.index(g.seed) for g in each], device=device))
     mine = mine._replace(train=_ordered(shortened(work.method, mine.train), each))
-    began, whole, start = time.time(), None, _start(unit, mine).to(device)
+    began, start = time.time(), _start(unit, mine).to(device)
     whole = take(start, torch.ones(len(each), dtype=torch.bool, device=device))
     steps = torch.zeros(len(each), dtype=torch.long, device=device)
     left = torch.full((len(groups),), members, device=device)
     for part in _trained(unit, start, mine, watch):
-        _fill(whole, part)
+        fill(whole, part)
         steps[part.which] = part.steps
         left.index_add_(0, part.which // members, -torch.ones_like(part.which))
         ready = (left == 0).nonzero()[:, 0]
@@ -126,12 +126,6 @@ def _record(identity: dict[str, Any], line: Line, at: int) -> Record:
 def _rounded(x: Tensor) -> float:
     """To what single precision knows."""
     return float(f"{float(x):.7g}")
-
-
-def _fill(whole: Network, part: Trained) -> None:
-    with torch.no_grad():
-        for to, source in zip(whole.parameters(), part.network.parameters(), strict=True):
-            to[part.which] = source.to(to)
 
 
 def _ordered(rows: Rows, each: Sequence[Group]) -> Rows:

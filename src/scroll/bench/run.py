@@ -106,7 +106,10 @@ def _each(
         return
     from joblib import Parallel, delayed
 
-    tasks = (delayed(_elsewhere)(u, results, _related(u, done), folder, device) for u in units)
+    largest_first = sorted(units, key=lambda u: -u.fits)  # so that the last ones are short
+    tasks = (
+        delayed(_elsewhere)(u, results, _related(u, done), folder, device) for u in largest_first
+    )
     yield from Parallel(workers, return_as="generator_unordered", batch_size=1)(tasks)
 
 
