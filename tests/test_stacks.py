@@ -103,6 +103,17 @@ def test_row_square_is_the_sum_of_squares_twice_differentiable():
     torch.testing.assert_close(each, linalg.row_square(x), rtol=0, atol=0)
 
 
+def test_last_and_square_is_both_twice_differentiable():
+    x = torch.randn(2, 5, 4, requires_grad=True)
+    last, square = linalg.last_and_square(x)
+    torch.testing.assert_close(last, x[..., 3], rtol=0, atol=0)
+    torch.testing.assert_close(square, x[..., :3].norm(dim=-1) ** 2, rtol=1e-12, atol=0)
+    assert gradcheck(linalg.last_and_square, x)
+    assert gradgradcheck(linalg.last_and_square, x)
+    for each, whole in zip(torch.vmap(linalg.last_and_square)(x), (last, square), strict=True):
+        torch.testing.assert_close(each, whole, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("shape", [(5, 3), (4, 7, 50)])
 def test_standardised_rows_are_layer_norm_forward_and_backward(shape):
     """The Function that a GPU uses, here on a CPU."""

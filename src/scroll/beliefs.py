@@ -29,6 +29,8 @@ class Belief:
 
     def project(self, psi: Tensor) -> Moments:
         """q(f_n) = N(mean . psi_n, psi_n' cov psi_n), psi (..., N, H)."""
+        if hasattr(self.cov, "project"):
+            return Moments(*self.cov.project(self.mean, psi))
         return Moments(matvec(psi, self.mean), self.cov.quad(psi))
 
     def log_evidence(self, alpha: Tensor) -> Tensor:

@@ -12,7 +12,15 @@ from torch.linalg import solve_triangular
 
 from . import linalg
 from ._value import value
-from .linalg import LOG_2PI, eye_like, half_log_det, log_det_and_quad, matvec, row_square
+from .linalg import (
+    LOG_2PI,
+    eye_like,
+    half_log_det,
+    last_and_square,
+    log_det_and_quad,
+    matvec,
+    row_square,
+)
 
 
 class Covariance(Protocol):
@@ -59,6 +67,13 @@ class Full:
 
     def quad(self, psi: Tensor) -> Tensor:
         return row_square(psi @ self.scale)
+
+    def project(self, mean: Tensor, psi: Tensor) -> tuple[Tensor, Tensor]:
+        """mean . psi_n and psi_n' S psi_n by one product: the features are read once."""
+        lead = torch.broadcast_shapes(mean.shape[:-1], self.scale.shape[:-2])
+        parts = (self.scale, mean[..., None])
+        both = psi @ torch.cat([t.expand(*lead, *t.shape[-2:]) for t in parts], -1)
+        return last_and_square(both)
 
     def downdated_quad(self, psi: Tensor, precision: Tensor) -> Tensor:
         """psi_n' (S^-1 - precision psi_n psi_n')^-1 psi_n (Sherman-Morrison)."""
@@ -123,6 +138,11 @@ class FullPlus:
 
     def quad(self, psi: Tensor) -> Tensor:
         return Full(self.scale).quad(psi) + Isotropic(self.c).quad(psi)
+
+    def project(self, mean: Tensor, psi: Tensor) -> tuple[Tensor, Tensor]:
+        """mean . psi_n and psi_n' S psi_n."""
+        at, spread = Full(self.scale).project(mean, psi)
+        return at, spread + Isotropic(self.c).quad(psi)
 
     def plus(self, c: Tensor) -> "FullPlus":
         return FullPlus(self.scale, self.c + c)

@@ -122,6 +122,33 @@ def row_square(x: Tensor) -> Tensor:
     return _RowSquare.apply(x)
 
 
+class _LastAndSquare(torch.autograd.Function):
+    """The last entry of each row, and the square of the others; one pass on the way back."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> tuple[Tensor, Tensor]:
+        rest = x[..., :-1]
+        return x[..., -1].clone(), (rest * rest).sum(-1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, last: Tensor, square: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        grad = x * (2 * square)[..., None]
+        grad[..., -1] = last
+        return grad
+
+
+def last_and_square(x: Tensor) -> tuple[Tensor, Tensor]:
+    """x_n,H+1 and sum_h x_nh^2 over the others, (..., N, H + 1) -> (..., N) each."""
+    return _LastAndSquare.apply(x)
+
+
 class _Standardised(torch.autograd.Function):
     """Each row less its mean, over its deviation: LayerNorm without gain. Sums over short rows
     are products with a vector of ones, which a GPU does several times faster than its own
