@@ -17,6 +17,17 @@ class Flat:
         self.values = torch.cat(rows, 1) if rows else like.new_zeros(count, 0)
         self.put(self.values)
 
+    def spread(self, each: list[float]) -> Tensor:
+        """A number a parameter, as a vector over all their entries, (P,)."""
+        sizes = [p[0].numel() for p in self.parameters]
+        return torch.cat(
+            [
+                self.values.new_full((size,), number)
+                for size, number in zip(sizes, each, strict=True)
+            ]
+            or [self.values.new_zeros(0)]
+        )
+
     def put(self, values: Tensor) -> None:
         """Let the parameters be views of `values`, (R, P)."""
         sizes = [p[0].numel() for p in self.parameters]
@@ -35,33 +46,41 @@ class Adam:
     """Adam with a step size a replicate. A replicate whose gradient is not finite stays put.
 
     All of its state is tensors, so that a step can be captured and replayed.
+
+    Args:
+        flat: what it moves, (R, P).
+        lr: step size of each replicate, (R,).
+        pull: added to the gradient is pull * values, the gradient of a quadratic penalty, (P,).
     """
 
-    def __init__(self, flat: Flat, lr: Tensor):
-        self.flat, self.lr = flat, lr
+    def __init__(self, flat: Flat, lr: Tensor, pull: Tensor):
+        self.flat, self.lr, self.pull = flat, lr, pull
         self.first, self.second = torch.zeros_like(flat.values), torch.zeros_like(flat.values)
         self.sound = torch.ones_like(lr, dtype=torch.bool)
-        self.count = torch.zeros((), dtype=torch.float64, device=lr.device)
+        self.count = torch.zeros((), dtype=torch.long, device=lr.device)
+        self.rates = torch.tensor([0.9, 0.999], dtype=torch.float64, device=lr.device)
+        self.left = torch.ones_like(self.rates)  # rates^count
 
     def step(self, losses: Tensor) -> None:
         """One step down the sum of the losses, (R,)."""
         grad = self.flat.grad(losses)
         with torch.no_grad():
             self.count += 1
+            self.left *= self.rates
+            slow, fast = (1 - self.left).unbind()
+            grad = torch.addcmul(grad, self.flat.values, self.pull)
             # A sum is finite if every term is, short of an overflow that no step survives.
             self.sound &= grad.sum(1).isfinite()
-            sound = self.sound[:, None]
-            grad = torch.where(sound, grad, 0)
+            grad = torch.where(self.sound[:, None], grad, 0)
             self.first.lerp_(grad, 0.1)
             self.second.mul_(0.999).addcmul_(grad, grad, value=0.001)
-            slow, fast = 1 - 0.9**self.count, 1 - 0.999**self.count
             root = self.second.sqrt().div_(fast.sqrt().to(self.lr)).add_(1e-8)
             size = torch.where(self.sound, self.lr, 0) / slow.to(self.lr)
             self.flat.values.sub_(size[:, None] * self.first / root)
 
     def take(self, flat: Flat, keep: Tensor) -> "Adam":
         """The same for some of the replicates, now held by `flat`."""
-        less = Adam(flat, self.lr[keep])
+        less = Adam(flat, self.lr[keep], self.pull)
         less.first, less.second = self.first[keep], self.second[keep]
-        less.sound, less.count = self.sound[keep], self.count
+        less.sound, less.count, less.left = self.sound[keep], self.count, self.left
         return less

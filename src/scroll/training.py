@@ -30,12 +30,13 @@ class Network(nn.Module):
         """The predictive of each row."""
         return self.head(self.body(x))
 
-    def loss(self, rows: Rows, total: int, decay: float) -> Tensor:
+    def loss(self, rows: Rows, total: int, decay: float = 0.0) -> Tensor:
         """The head's loss on all `total` rows and decay |theta|^2, (R,)."""
         head: Any = self.head
         data = total * head.loss(self.body(rows.x), rows.y, total=total)
-        penalty = sum((w.square().flatten(1).sum(-1) for w in self.body.parameters()), 0.0)
-        return data + decay * penalty
+        if not decay:
+            return data
+        return data + decay * sum(w.square().flatten(1).sum(-1) for w in self.body.parameters())
 
     def condition(self, rows: Rows) -> None:
         """Give a bound head its training data; a free one needs none."""
@@ -207,7 +208,9 @@ class Stack:
         if recipe.compile:
             self.loss = torch.compile(self.now.loss)
         lr = torch.as_tensor(recipe.lr).to(y).expand(count)
-        self.adam = Adam(Flat(self.now, count, y), lr)
+        flat, body = Flat(self.now, count, y), {id(p) for p in self.now.body.parameters()}
+        pull = flat.spread([2 * recipe.decay * (id(p) in body) for p in flat.parameters])
+        self.adam = Adam(flat, lr, pull)
         self.kept = self.adam.flat.values.clone()
         self.best = torch.full((count,), torch.inf, dtype=y.dtype, device=y.device)
         self.index = torch.arange(count, device=y.device)
@@ -218,7 +221,7 @@ class Stack:
         with unchecked():  # a NaN is looked at here, replicate by replicate
             self.now.train()
             for step in range(steps):
-                self.adam.step(self.loss(self.feed.part(step), self.total, self.recipe.decay))
+                self.adam.step(self.loss(self.feed.part(step), self.total))
             self.now.eval()
             with torch.no_grad():
                 self.now.condition(self.feed.rows)
@@ -228,7 +231,7 @@ class Stack:
         """Keep those that are better than ever; count for how long the others were not."""
         going = self.going()
         better = going & (reached < self.best)
-        step = self.adam.count.to(self.at)
+        step = self.adam.count
         self.taken.copy_(torch.where(going, step, self.taken))
         self.at.copy_(torch.where(better, step, self.at))
         self.best.copy_(torch.where(better, reached, self.best))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,7 +139,13 @@ def _elsewhere(
 ) -> tuple[int, float]:
     """`_recorded` in a process of its own, which shares the cores with others."""
     torch.set_num_threads(1)
-    return unit.fits, _recorded(unit, results, done, reader(folder, device), None)
+    return unit.fits, _recorded(unit, results, done, _reader(folder, device), None)
+
+
+@cache
+def _reader(folder: str | None, device: torch.device) -> Read:
+    """One a process."""
+    return reader(folder, device)
 
 
 def _related(unit: Unit, done: set[str]) -> set[str]:
