@@ -720,18 +720,18 @@ def test_names_titles_and_what_is_everything():
         assert set(experiment.methods()) <= METHODS.keys() | TRAINED_AS.keys()
 
 
-def batching(changes):
-    """The row of SCROLL-None on yacht, where seed s changes by changes[s]."""
+def batching(changes, name="boston"):
+    """The row of SCROLL-None where seed s changes by changes[s]."""
     lines = []
     for seed, change in enumerate(changes):
         for more, nll in (({}, 1.0 + seed), ({"batch": 256}, 1.0 + seed + change)):
-            lines.append(line(seed, "relu+LN", nll=nll, val=0.0, name="yacht",
+            lines.append(line(seed, "relu+LN", nll=nll, val=0.0, name=name,
                               method="scroll-none", **more))  # fmt: skip
-            lines.append(line(seed, "tanh", nll=99.0, val=-1.0, name="yacht",
+            lines.append(line(seed, "tanh", nll=99.0, val=-1.0, name=name,
                               method="scroll-none", **more))  # fmt: skip
-    asked = Scope(("yacht",), tuple(range(len(changes))))
+    asked = Scope((name,), tuple(range(len(changes))))
     (table,) = built("batching", lines, asked)
-    return table, cells(table)[("SCROLL-None",)]["yacht"]
+    return table, cells(table)[("SCROLL-None",)][name]
 
 
 @pytest.mark.parametrize(
@@ -750,6 +750,16 @@ def test_mini_batches_are_told_by_a_sign_and_a_star(changes, shown):
     assert cell.star == shown.endswith("*")
     text = next(row for row in to_text(table, styled=False).splitlines() if "SCROLL-None" in row)
     assert text.split("│")[2].strip() == shown
+
+
+def test_a_batch_that_holds_all_rows_is_no_batch():
+    assert batching([0.5, 0.6], "yacht")[1].mean == 0
+    rows = EXPERIMENTS["batching"].works(Scope(("yacht", "boston"), (5,)))
+    assert {(w.setting.set, w.setting.batch) for w in rows} == {
+        ("yacht", 0),
+        ("boston", 0),
+        ("boston", 256),
+    }
 
 
 def test_the_gap_is_paired_by_seed():

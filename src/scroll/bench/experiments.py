@@ -9,7 +9,7 @@ from typing import Any
 from ..bodies import ARCHITECTURES
 from . import layout
 from .datasets import SETS, UCI
-from .index import Index, Values
+from .index import Index, Values, Where
 from .layout import ENSEMBLES, Row, Rows
 from .methods import METHODS, Setting
 from .significance import changed
@@ -72,7 +72,6 @@ class Experiment:
         found: dict[Any, Work] = {}
         for row in filter(scope.wants, self.rows):
             stem = TRAINED_AS.get(row.method, row.method)
-            odd = {k: v for k, v in row.where.items() if k in Setting._fields}
             body = row.where.get("architecture")
             grid = (row.where["knob"],) if "knob" in row.where else None
             members = METHODS[stem].members if row.method in ENSEMBLES else 1
@@ -81,11 +80,25 @@ class Experiment:
                 if name not in SLOW.get(stem, scope.sets) or not seeds:
                     continue
                 bodies = (body,) if body else ARCHITECTURES
-                work = Work(Setting(name, stem, **odd), seeds, bodies, grid, members)
+                work = Work(_setting(name, stem, row.where), seeds, bodies, grid, members)
                 at = (work.setting, bodies, grid)
                 if at not in found or found[at].members < members:
                     found[at] = work
         return list(found.values())
+
+
+def _setting(name: str, method: str, where: Where) -> Setting:
+    """The setting of a row on a set; a batch that holds all rows is no batch."""
+    odd = {k: v for k, v in where.items() if k in Setting._fields}
+    if odd.get("batch", 0) >= train_rows(name):
+        del odd["batch"]
+    return Setting(name, method, **odd)
+
+
+def train_rows(name: str) -> int:
+    """60 % of a set, as the splits round it."""
+    rest = SETS[name].rows - -(-SETS[name].rows // 5)
+    return rest - -(-rest // 4)
 
 
 def _rows(*blocks: Rows) -> tuple[Row, ...]:
@@ -93,7 +106,9 @@ def _rows(*blocks: Rows) -> tuple[Row, ...]:
 
 
 def _values(index: Index, scope: Scope, row: Row, name: str, metric: str = "nll") -> Values:
-    return index.values(name, row.method, row.where, scope.seeds, row.metric or metric)
+    fixed = {k: v for k, v in row.where.items() if k in ("architecture", "knob")}
+    where = _setting(name, row.method, row.where).odd() | fixed
+    return index.values(name, row.method, where, scope.seeds, row.metric or metric)
 
 
 def _by_set(name: str, title: str, blocks: Iterable[Rows], metric: str, **how: Any) -> Make:
@@ -174,8 +189,7 @@ def _loo_gap(index: Index, scope: Scope) -> list[Table]:
     """What the shared cavity owes to leaving one out, on trained features."""
     lines: dict[Any, dict[str, Cell]] = {}
     for s in scope.sets:
-        n = SETS[s].rows - -(-SETS[s].rows // 5)
-        n -= -(-n // 4)
+        n = train_rows(s)
         found = index.fits(s, "loo-gap", {}, scope.seeds)
         each = {
             k: dict(enumerate(r["metrics"][k] for r in found)) for k in ("gap", "d_eff", "h_max")
