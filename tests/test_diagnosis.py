@@ -12,7 +12,7 @@ def with_belief(mean, std, noise=1.0, **kwargs):
     head = RegressionHead(H, covariance="diag", floor=0.0, noise=noise, **kwargs)
     with torch.no_grad():
         head.mean.copy_(torch.full((1, H), mean))
-        head.family.log_std.copy_(torch.full((1, H), std).log())
+        head.family.log_var.copy_(2 * torch.full((1, H), std).log())
     return head
 
 

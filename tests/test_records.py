@@ -1,4 +1,5 @@
 import errno
+import gzip
 import json
 import math
 import multiprocessing
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scroll.bench.records import append, done, file_of, key, load, merge
+from scroll.bench.records import append, done, file_of, key, load, merge, skipped
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX processes")
 
@@ -161,6 +162,18 @@ def test_a_line_that_lacks_only_its_end_is_a_record(file):
     file.write_bytes(file.read_bytes()[:-1])
     append(file, [run(1)])
     assert load(file) == ([run(0), run(1)], [])
+
+
+def test_a_gzipped_file_is_read_as_what_it_holds(file):
+    append(file, [run(s) for s in range(3)])
+    packed = file.with_suffix(".gz")
+    packed.write_bytes(gzip.compress(file.read_bytes()))
+    assert load(packed) == load(file)
+
+
+def test_many_problems_are_said_in_few_lines():
+    assert skipped(["a:1: x", "a:2: y"]) == ["skipped a:1: x", "skipped a:2: y"]
+    assert skipped(["x"] * 9, most=2) == ["skipped x", "skipped x", "skipped 7 more lines"]
 
 
 def test_of_duplicates_the_first_stands(file):

@@ -296,7 +296,7 @@ def test_a_stack_of_gps_is_each_of_them():
 def test_the_greatest_evidence_of_a_gp_is_scikit_learns():
     """From the benchmark's start."""
     rows = data(1)
-    made = prepared(METHODS["gp-rbf"], Setting("yacht", "gp-rbf"), D, "none", [0], [None], rows)
+    made = prepared(METHODS["gp-rbf"], Setting("yacht", "gp-rbf"), ["none"], [0], [None], rows)
     names = ("log_scale", "log_length", "log_noise")
 
     def minus_evidence(theta):
@@ -349,7 +349,7 @@ def test_the_trained_objective_in_mean_form(method, monkeypatch):
     monkeypatch.setattr(fitting, "finishing", keep)
     work = Work(Setting("yacht", method, width=H), (5,), ("tanh",))
     folds = Folds(data(1), data(1, n=9), data(1, n=9))
-    assert list(fitting.fit(Unit(work, "tanh", work.groups()), folds)) == []
+    assert list(fitting.fit(Unit(work, work.groups()), folds)) == []
     network, rows, recipe = handed["network"], handed["rows"], handed["recipe"]
     losses = network.loss(rows, N, recipe.decay).detach().numpy()
     grid = {"map": (1e-4, 1e-3, 1e-2, 1e-1), "mvn": (1e-4, 1e-3, 1e-2, 1e-1)}.get(method, (None,))
@@ -453,7 +453,7 @@ def test_mc_dropout_is_the_moments_of_its_passes():
     passes, folds = 6, Folds(data(R), data(R), data(R))
     setting = Setting("yacht", "mc-dropout", width=8)
     method, knobs = METHODS["mc-dropout"], (1e-3, 1e-2, 1e-1)
-    network = prepared(method, setting, D, "relu", (5, 6, 7), knobs, folds.train).eval()
+    network = prepared(method, setting, ["relu"] * 3, (5, 6, 7), knobs, folds.train).eval()
     again = copy.deepcopy(network)
     with torch.no_grad():
         line = evaluation.mc_dropout(Fitted(network, folds), passes)[""]

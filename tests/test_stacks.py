@@ -9,7 +9,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from scroll import RegressionHead, linalg, memory
 from scroll.bench.methods import METHODS, Setting, prepared
-from scroll.bodies import MLP
+from scroll.bodies import ARCHITECTURES, MLP
 from scroll.feeding import Rows
 from scroll.memory import footprint, stack_size
 from scroll.training import Network, Recipe, train
@@ -35,7 +35,8 @@ def trained(key, which, batch=None):
     seeds = [SEEDS[r] for r in which]
     knobs = [method.grid[r % len(method.grid)] for r in which]
     setting = Setting("yacht", key, width=H)
-    start = prepared(method, setting, D, "tanh+LN", seeds, knobs, rows).double()
+    bodies = [ARCHITECTURES[r] for r in which]
+    start = prepared(method, setting, bodies, seeds, knobs, rows).double()
     recipe = Recipe(
         steps=90,
         every=3,

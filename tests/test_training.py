@@ -159,3 +159,5 @@ def test_depth_and_names_are_checked():
     assert [tuple(w.shape) for w in body.weights] == [(D, H), (H, H)]
     with pytest.raises(ValueError, match=r"`architecture` must be one of 'relu', 'relu\+LN'"):
         MLP(D, H, architecture="gelu")
+    with pytest.raises(ValueError, match="`architecture` must be one name, or a name for each"):
+        MLP(D, H, architecture=("tanh", "relu"), replicates=(3,))

@@ -1,5 +1,6 @@
 """Bodies: what turns inputs into features, over a stack of replicates."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
@@ -19,26 +20,42 @@ class MLP(nn.Module):
         inputs: number of inputs.
         width: of each hidden layer, and so the number of features.
         depth: number of hidden layers.
-        architecture: one of `ARCHITECTURES`.
+        architecture: one of `ARCHITECTURES`, or one for each replicate along the last axis.
         replicates: leading axes of independent copies.
         between: what the activations of each layer pass through, such as a `Dropout`.
     """
+
+    bent: Tensor
+    normed: Tensor
 
     def __init__(
         self,
         inputs: int,
         width: int = 50,
         depth: int = 1,
-        architecture: str = "relu+LN",
+        architecture: str | Sequence[str] = "relu+LN",
         replicates: tuple[int, ...] = (),
         between: nn.Module | None = None,
     ):
         super().__init__()
         for name, number in (("inputs", inputs), ("width", width), ("depth", depth)):
             positive_int(name, number)
-        one_of("architecture", architecture, ARCHITECTURES)
+        each = (architecture,) if isinstance(architecture, str) else tuple(architecture)
+        for name in each:
+            one_of("architecture", name, ARCHITECTURES)
+        must(
+            isinstance(architecture, str) or replicates[-1:] == (len(each),),
+            "architecture",
+            "be one name, or a name for each replicate",
+            f"{len(each)} names for replicates {replicates}",
+        )
         self.features, self.replicates = width, axes(replicates)
-        self.architecture, self.between = architecture, between
+        self.architecture = each[0] if len(set(each)) == 1 else "mixed"
+        self.between = between
+        if self.architecture == "mixed":
+            for name, mark in (("bent", "tanh"), ("normed", "+LN")):
+                marked = torch.tensor([mark in a for a in each])[:, None, None]
+                self.register_buffer(name, marked)
         sizes = (inputs, *(width for _ in range(depth)))
         self.weights = nn.ParameterList(
             nn.Parameter(torch.empty(*replicates, a, b).uniform_(-1, 1) * a**-0.5)
@@ -53,6 +70,9 @@ class MLP(nn.Module):
         return x
 
     def _activate(self, x: Tensor) -> Tensor:
+        if self.architecture == "mixed":
+            x = torch.where(self.bent, x.tanh(), x.relu())
+            return torch.where(self.normed, standardised(x), x)
         x = x.relu() if self.architecture.startswith("relu") else x.tanh()
         return standardised(x) if self.architecture.endswith("LN") else x
 

@@ -101,11 +101,11 @@ def records(
 ) -> None:
     """Append the records of other files that are not there yet."""
     try:
-        from .bench.records import load, merge
+        from .bench.records import load, merge, skipped
 
         added = merge(files, into)
-        for problem in (p for file in files for p in load(file).problems):
-            typer.echo(f"skipped {problem}", err=True)
+        for line in skipped([p for file in files for p in load(file).problems]):
+            typer.echo(line, err=True)
         typer.echo(f"{added} records added to {into}")
     except (OSError, ValueError) as error:
         _refuse(str(error))

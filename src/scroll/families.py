@@ -21,33 +21,33 @@ class FullFamily(nn.Module):
 
 
 class DiagFamily(nn.Module):
-    """S = diag(std^2) + floor I. In log std a step is a share of what there is: near a point
+    """S = diag(var) + floor I. In logarithms a step is a share of what there is: near a point
     mass, steps of a fixed size would be larger than S itself."""
 
     def __init__(self, shape: tuple[int, ...], std: float, floor: float, rank: int):
         super().__init__()
         self.floor = floor
-        self.log_std = nn.Parameter(torch.full(shape, log(std)))
+        self.log_var = nn.Parameter(torch.full(shape, 2 * log(std)))
 
     def forward(self) -> Spread:
-        return _lifted(Diag((2 * self.log_std).exp()), self.floor, self.log_std)
+        return _lifted(Diag(self.log_var.exp()), self.floor, self.log_var)
 
 
 class LowRankFamily(nn.Module):
-    """S = diag(std^2) + factor' diag(load^2) factor + floor I; outputs share the directions."""
+    """S = diag(var) + factor' diag(load^2) factor + floor I; outputs share the directions."""
 
     def __init__(self, shape: tuple[int, ...], std: float, floor: float, rank: int):
         super().__init__()
         self.floor = floor
-        self.log_std = nn.Parameter(torch.full(shape, log(std)))
+        self.log_var = nn.Parameter(torch.full(shape, 2 * log(std)))
         # Random, because zero directions have no gradient; together they add about 1 % to S.
         directions = torch.randn(*shape[:-2], 1, rank, shape[-1])
         self.factor = nn.Parameter(0.1 * std * rank**-0.5 * directions)
         self.load = nn.Parameter(torch.ones(*shape[:-1], rank))
 
     def forward(self) -> Spread:
-        cov = LowRank((2 * self.log_std).exp(), self.factor, self.load)
-        return _lifted(cov, self.floor, self.log_std)
+        cov = LowRank(self.log_var.exp(), self.factor, self.load)
+        return _lifted(cov, self.floor, self.log_var)
 
 
 class PointFamily(nn.Module):

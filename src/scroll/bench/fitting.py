@@ -27,7 +27,7 @@ def fit(unit: Unit, data: Folds, watch: Tell | None = None) -> Iterator[list[Rec
         data: the rows of its seeds, in increasing order of the seeds.
         watch: told how many networks have stopped, and the best objective so far.
     """
-    work, _, groups = unit
+    work, groups = unit
     members = work.members
     each = [g for g in groups for _ in range(members)]
     whose = sorted({g.seed for g in groups})
@@ -57,13 +57,12 @@ def fit(unit: Unit, data: Folds, watch: Tell | None = None) -> Iterator[list[Rec
 
 
 def _start(unit: Unit, mine: Folds) -> Network:
-    work, architecture, groups = unit
-    seeds, knobs = zip(
-        *((g.seed + 1000 * m, g.knob) for g in groups for m in range(work.members)), strict=True
+    work, groups = unit
+    bodies, seeds, knobs = zip(
+        *((g.architecture, g.seed + 1000 * m, g.knob) for g in groups for m in range(work.members)),
+        strict=True,
     )
-    rows = mine.train
-    inputs = rows.x.shape[-1]
-    return prepared(work.method, work.setting, inputs, architecture, seeds, knobs, rows)
+    return prepared(work.method, work.setting, bodies, seeds, knobs, mine.train)
 
 
 def _trained(unit: Unit, start: Network, mine: Folds, watch: Tell | None) -> Iterator[Trained]:
@@ -106,7 +105,7 @@ def _records(
     """The lines of each group; the key of its last one tells that all are there."""
     (each, together), members = lines, unit.work.members
     for i, group in enumerate(groups):
-        identity = unit.work.identity(unit.architecture, group)
+        identity = unit.work.identity(group)
         for name, line in together.items():
             yield _record(identity | {"method": name, "members": members}, line, i) | spent
         for m in range(members):

@@ -79,7 +79,7 @@ class Method:
 
 
 def network(
-    method: Method, setting: Setting, inputs: int, architecture: str, lead: Lead
+    method: Method, setting: Setting, inputs: int, architecture: str | Sequence[str], lead: Lead
 ) -> Network:
     """An untrained stack of one method's networks."""
     if method.raw or setting.depth == 0:
@@ -92,14 +92,18 @@ def network(
 def prepared(
     method: Method,
     setting: Setting,
-    inputs: int,
-    architecture: str,
+    architectures: Sequence[str],
     seeds: Sequence[int],
     knobs: Sequence[float | None],
     rows: Rows,
 ) -> Network:
-    """A stack ready to train: each replicate from its own seed, with its own knob."""
-    made = stack(lambda lead: network(method, setting, inputs, architecture, lead), seeds)
+    """A stack ready to train: each replicate its own architecture, seed and knob."""
+    inputs = rows.x.shape[-1]
+
+    def make(lead: Lead) -> Network:
+        return network(method, setting, inputs, architectures if lead else architectures[0], lead)
+
+    made = stack(make, seeds)
     if method.turn is not None:
         with torch.no_grad():
             method.turn(made.head, torch.tensor([k or 0.0 for k in knobs]), rows)

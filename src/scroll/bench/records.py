@@ -5,10 +5,11 @@ whatever else is plain. JSON has no NaN: outside "fit" the strings "nan", "inf" 
 for the numbers.
 """
 
+import gzip
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from ..checks import must, refusal
 Record = dict[str, Any]
 
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+_GZIP = b"\x1f\x8b"
 _SPELLED = ("nan", "inf", "-inf")
 
 
@@ -65,8 +67,15 @@ def append(path: str | Path, records: Iterable[Mapping[str, Any]]) -> None:
         os.close(file)
 
 
+def skipped(problems: Sequence[str], most: int = 5) -> list[str]:
+    """What to say of lines that were skipped, in few lines."""
+    more = [f"skipped {len(problems) - most} more lines"] if len(problems) > most else []
+    return [f"skipped {problem}" for problem in problems[:most]] + more
+
+
 def load(path: str | Path) -> Loaded:
-    """The records of one file, or of all *.jsonl of a folder by name; none if there is none yet.
+    """The records of one file, gzipped or not, or of all *.jsonl of a folder by name; none if
+    there is none yet.
 
     Lines that cannot be read are reported and skipped. Of records with one key the first stands.
     """
@@ -75,7 +84,10 @@ def load(path: str | Path) -> Loaded:
     problems: list[str] = []
     files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path] if path.exists() else []
     for file in files:
-        *lines, rest = file.read_bytes().split(b"\n")
+        content = file.read_bytes()
+        if content.startswith(_GZIP):
+            content = gzip.decompress(content)
+        *lines, rest = content.split(b"\n")
         for number, line in enumerate([*lines, rest], 1):
             if not line.strip():
                 continue

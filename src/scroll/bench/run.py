@@ -163,8 +163,8 @@ def _loaded(results: Path, say: Say | None) -> list[records.Record]:
     """The records in a folder; the lines that are none are said."""
     loaded = records.load(results)
     if say is not None:
-        for problem in loaded.problems:
-            say(f"skipped {problem}")
+        for line in records.skipped(loaded.problems):
+            say(line)
     return loaded.records
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import torch
@@ -17,9 +18,13 @@ Tell = Callable[[int, float], None]
 Read = Callable[[str, tuple[int, ...]], Folds]
 
 
+MIXED_ROWS = 100_000  # beyond them a step is bound by memory, and a mixed stack reads more
+
+
 class Group(NamedTuple):
     """The fits that are recorded together: the members of one ensemble, or a single network."""
 
+    architecture: str
     seed: int
     knob: float | None
     order: int
@@ -41,33 +46,31 @@ class Work:
         return METHODS[self.setting.method]
 
     def groups(self) -> list[Group]:
-        """All of one architecture's."""
+        """All of them, an architecture after the other; on raw inputs there is none."""
         knobs = self.method.grid if self.grid is None else self.grid
         orders = range(self.method.orders)
-        return [Group(s, k, o) for s in self.seeds for k in knobs for o in orders]
-
-    def bodies(self) -> tuple[str, ...]:
-        """The architectures, of which there are none on raw inputs."""
         raw = self.method.raw or self.setting.depth == 0
-        return ("none",) if raw else self.architectures
+        bodies = ("none",) if raw else self.architectures
+        return [
+            Group(a, s, k, o) for a in bodies for s in self.seeds for k in knobs for o in orders
+        ]
 
-    def identity(self, architecture: str, group: Group) -> dict[str, Any]:
+    def identity(self, group: Group) -> dict[str, Any]:
         """What a fit is, without what is as usual."""
         what = {"set": self.setting.set, "method": self.setting.method, **self.setting.odd()}
         more = {k: v for k, v in group._asdict().items() if v not in (None, 0) or k == "seed"}
-        return what | {"architecture": architecture} | more
+        return what | more
 
-    def last(self, architecture: str, group: Group) -> str:
+    def last(self, group: Group) -> str:
         """The key of the line that is written last for a group."""
         member = {"member": self.members - 1} if self.members > 1 else {}
-        return records.key(self.identity(architecture, group) | member)
+        return records.key(self.identity(group) | member)
 
 
 class Unit(NamedTuple):
-    """Fits of one architecture, to be trained as a stack."""
+    """Fits to be trained as a stack."""
 
     work: Work
-    architecture: str
     groups: list[Group]
 
     @property
@@ -85,10 +88,9 @@ def missing(works: Sequence[Work], done: set[str]) -> list[Unit]:
     """What the records lack."""
     units = []
     for work in works:
-        for architecture in work.bodies():
-            left = [g for g in work.groups() if work.last(architecture, g) not in done]
-            if left:
-                units.append(Unit(work, architecture, left))
+        left = [g for g in work.groups() if work.last(g) not in done]
+        if left:
+            units.append(Unit(work, left))
     return units
 
 
@@ -102,19 +104,22 @@ class Plan(NamedTuple):
 
 
 def plan(units: Sequence[Unit], read: Read, device: torch.device) -> Plan:
-    """Cut units into stacks that fit."""
+    """Cut units into stacks that fit, of one architecture unless all of them make a small one."""
     cut: list[Unit] = []
     most = 0
-    for work, architecture, groups in units:
+    for work, groups in units:
         rows = read(work.setting.set, (groups[0].seed,)).train
         rows = shortened(work.method, rows)
-        made = network(work.method, work.setting, rows.x.shape[-1], architecture, (1,))
+        made = network(work.method, work.setting, rows.x.shape[-1], groups[0].architecture, (1,))
         each = footprint(made.to(device), rows, work.setting.batch or None)
         at_once = work.setting.batch or rows.y.shape[1]
         size = max(1, stack_size(each, at_once, device) // work.members)
-        for i in range(0, len(groups), size):
-            cut.append(Unit(work, architecture, groups[i : i + size]))
-            most = max(most, each * cut[-1].fits)
+        alike = [list(some) for _, some in groupby(groups, lambda g: g.architecture)]
+        small = at_once * len(groups) * work.members <= MIXED_ROWS and len(groups) <= size
+        for some in [groups] if small else alike:
+            for i in range(0, len(some), size):
+                cut.append(Unit(work, some[i : i + size]))
+                most = max(most, each * cut[-1].fits)
     return Plan(cut, sum(u.fits for u in cut), most, available(device))
 
 
