@@ -1,5 +1,7 @@
 """SCROLL: honest predictive distributions from a neural network."""
 
+from typing import TYPE_CHECKING, Any
+
 from . import beliefs, covariances, factors, likelihoods, metrics, predictive
 from .checks import unchecked
 from .head import Head
@@ -8,7 +10,24 @@ from .objectives import METHODS, Objective
 from .refit import Refit, refit
 from .routes import Problem
 
+if TYPE_CHECKING:
+    from .estimators import ScrollClassifier, ScrollRegressor
+    from .estimators.persist import load
+
 __version__ = "0.1.0"
+
+_LATE = {"ScrollClassifier": "estimators", "ScrollRegressor": "estimators",
+         "load": "estimators.persist"}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """The estimators, imported when asked for: scikit-learn takes a second."""
+    if name not in _LATE:
+        raise AttributeError(f"module 'scroll' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f".{_LATE[name]}", __name__), name)
+
 
 __all__ = [
     "METHODS",
@@ -20,10 +39,13 @@ __all__ = [
     "Problem",
     "Refit",
     "RegressionHead",
+    "ScrollClassifier",
+    "ScrollRegressor",
     "beliefs",
     "covariances",
     "factors",
     "likelihoods",
+    "load",
     "metrics",
     "predictive",
     "refit",

@@ -17,12 +17,13 @@ def value(cls: type[T]) -> type[T]:
     return cls
 
 
-def cast(x: Any, dtype: torch.dtype) -> Any:
-    """A value, named tuple or tensor, with its floating-point tensors in `dtype`."""
+def cast(x: Any, to: torch.dtype | torch.device | str) -> Any:
+    """A value, tuple or tensor, with its floating-point tensors in a precision or on a device."""
     if isinstance(x, torch.Tensor):
-        return x.to(dtype) if x.is_floating_point() else x
+        return x.to(to) if x.is_floating_point() else x
     if isinstance(x, tuple):
-        return type(x)(*(cast(item, dtype) for item in x))
+        items = (cast(item, to) for item in x)
+        return type(x)(*items) if hasattr(x, "_fields") else tuple(items)
     if is_dataclass(x) and not isinstance(x, type):
-        return type(x)(**{f.name: cast(getattr(x, f.name), dtype) for f in fields(x)})
+        return type(x)(**{f.name: cast(getattr(x, f.name), to) for f in fields(x)})
     return x

@@ -51,11 +51,14 @@ class Adam:
         flat: what it moves, (R, P).
         lr: step size of each replicate, (R,).
         pull: added to the gradient is pull * values, the gradient of a quadratic penalty, (P,).
+        shrink: each step of size lr also takes lr * shrink of the values, as AdamW does, (P,).
+        pace: what the step size is multiplied with at each step, (steps,); its last goes on.
     """
 
-    def __init__(self, flat: Flat, lr: Tensor, pull: Tensor):
-        self.flat, self.lr, self.pull = flat, lr, pull
+    def __init__(self, flat: Flat, lr: Tensor, pull: Tensor, shrink: Tensor, pace: Tensor):
+        self.flat, self.lr, self.pull, self.shrink, self.pace = flat, lr, pull, shrink, pace
         self.first, self.second = torch.zeros_like(flat.values), torch.zeros_like(flat.values)
+        self.shrinks = bool(shrink.any())
         self.sound = torch.ones_like(lr, dtype=torch.bool)
         self.count = torch.zeros((), dtype=torch.long, device=lr.device)
         self.rates = torch.tensor([0.9, 0.999], dtype=torch.float64, device=lr.device)
@@ -75,12 +78,16 @@ class Adam:
             self.first.lerp_(grad, 0.1)
             self.second.mul_(0.999).addcmul_(grad, grad, value=0.001)
             root = self.second.sqrt().div_(fast.sqrt().to(self.lr)).add_(1e-8)
-            size = torch.where(self.sound, self.lr, 0) / slow.to(self.lr)
-            self.flat.values.sub_(size[:, None] * self.first / root)
+            # Not self.pace[...], which would wait for the device to learn a number.
+            now = self.pace.gather(0, (self.count[None] - 1).clamp(max=len(self.pace) - 1))
+            size = torch.where(self.sound, self.lr * now, 0)[:, None]
+            if self.shrinks:
+                self.flat.values.mul_(1 - size * self.shrink)
+            self.flat.values.sub_(size / slow.to(self.lr) * self.first / root)
 
     def take(self, flat: Flat, keep: Tensor) -> "Adam":
         """The same for some of the replicates, now held by `flat`."""
-        less = Adam(flat, self.lr[keep], self.pull)
+        less = Adam(flat, self.lr[keep], self.pull, self.shrink, self.pace)
         less.first, less.second = self.first[keep], self.second[keep]
         less.sound, less.count, less.left = self.sound[keep], self.count, self.left
         return less

@@ -1,14 +1,15 @@
 """What the hybrid route adds to a posterior: a free covariance, by the leave-one-out score."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ._value import value
-from .beliefs import Belief
+from .beliefs import Belief, Moments
 from .cavities import leave_one_out
-from .covariances import Scaled, Spread, Sum
+from .covariances import Scaled, Spread
 from .factors import Gaussian
 from .families import FAMILIES
 from .routes import Problem
@@ -24,12 +25,32 @@ class Added:
     noise: Tensor  # (..., K)
 
 
+class Seen(NamedTuple):
+    """Rows, and what a posterior says of them that stays the same however S+ changes."""
+
+    psi: Tensor  # (..., 1, N, H)
+    y: Tensor  # (..., K, N)
+    at: Moments  # (..., K, N)
+
+
+def without(posterior: Belief, noise: Tensor, rows: Rows) -> Seen:
+    """Rows that the posterior has seen, each under the posterior of all others."""
+    psi, y = rows
+    p = Problem(psi, y, Gaussian(noise), torch.ones_like(noise))
+    return Seen(psi, y, leave_one_out(posterior, p))
+
+
+def outside(posterior: Belief, rows: Rows) -> Seen:
+    """Rows that the posterior has not seen."""
+    return Seen(*rows, posterior.project(rows[0]))
+
+
 def fit_added(
     posterior: Belief,
     noise: Tensor,
     unit: Tensor,
-    batches: Iterator[Rows],
-    held: Rows | None,
+    batches: Iterator["Seen"],
+    held: "Seen | None",
     *,
     family: str,
     steps: int,
@@ -39,11 +60,11 @@ def fit_added(
 
     Args:
         posterior: N(mean, A^-1), (..., K, H).
-        noise: of its sites, (..., K).
+        noise: of its sites, (..., K), where that of the score starts.
         unit: a standard deviation of weights that the data know of, (..., K); in it, the same
             steps serve every scale of y and psi.
-        batches: rows that are in the posterior, one batch a step.
-        held: rows that are not; each replicate keeps what scores best on them.
+        batches: rows that are in the posterior, without themselves (`without`), one batch a step.
+        held: rows that are not in it (`outside`); each replicate keeps what scores best on them.
         family: of S+.
         steps: of Adam.
         lr: their size.
@@ -56,13 +77,11 @@ def fit_added(
     def present() -> Added:
         return Added(Scaled(spread(), unit), noise * log_noise.exp())
 
-    def score(rows: Rows, seen: bool) -> Tensor:
-        """Mean score a row, (...); rows that the posterior has seen are taken out of it again."""
-        (psi, y), now = rows, present()
-        belief, factor = Belief(mean, Sum(posterior.cov, now.cov)), Gaussian(now.noise)
-        p = Problem(psi, y, factor, torch.ones_like(noise), site=Gaussian(noise))
-        at = leave_one_out(belief, p) if seen else belief.project(psi)
-        return factor.log_marginal(y, at).mean(-1).sum(-1)
+    def score(rows: Seen) -> Tensor:
+        """Mean score a row, (...)."""
+        now = present()
+        at = Moments(rows.at.mean, rows.at.var + now.cov.quad(rows.psi))
+        return Gaussian(now.noise).log_marginal(rows.y, at).mean(-1).sum(-1)
 
     adam = torch.optim.Adam(variables, lr=lr)
     kept = [x.detach().clone() for x in variables]
@@ -70,14 +89,14 @@ def fit_added(
     for step in range(steps + 1):
         if held is not None and (step % 10 == 0 or step == steps):
             with torch.no_grad():
-                reached = score(held, seen=False)
+                reached = score(held)
             better = reached > best
             best = torch.where(better, reached, best)
             for good, x in zip(kept, variables, strict=True):
                 good[better] = x.detach()[better]
         if step < steps:
             adam.zero_grad()
-            (-score(next(batches), seen=True)).sum().backward()
+            (-score(next(batches))).sum().backward()
             adam.step()
     for good, x in zip(kept, variables, strict=True):
         x.requires_grad_(False)

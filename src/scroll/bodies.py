@@ -1,10 +1,13 @@
 """Bodies: what turns inputs into features, over a stack of replicates."""
 
+import copy
 from collections.abc import Sequence
 from itertools import pairwise
+from math import log
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import silu
 
 from .chance import kept
 from .checks import axes, must, one_of, positive_int
@@ -104,3 +107,152 @@ class Dropout(nn.Module):
         units = torch.arange(x.shape[-1], device=x.device)
         each = (s[..., None, None] for s in (self.seeds, self.calls))
         return x * kept(self.p, *each, rows, units) / (1 - self.p)
+
+
+class Tabular(nn.Module):
+    """A body for tables: SiLU layers on the columns as they are, or along learned waves as well.
+
+    A smooth network reads the first `plain` columns, of which the first `ranked` are numbers. A
+    wavy one reads the others too, the same numbers by rank, and each number and rank also as cos
+    and sin of learned frequencies, mixed by a linear map of its own and cut at zero: functions of
+    one column which need not be smooth.
+
+    Args:
+        plain: number of columns that every network reads.
+        ranked: number of columns after them that only a wavy one reads.
+        width: of each hidden layer, and so the number of features.
+        depth: number of hidden layers.
+        wavy: whether the network is.
+        waves: frequencies a column.
+        size: what a column becomes beside itself.
+        frequency: standard deviation of the frequencies at the start, in turns a unit.
+        dropout: probability at which an activation is dropped in training.
+        replicates: leading axes of independent copies.
+    """
+
+    def __init__(
+        self,
+        plain: int,
+        ranked: int = 0,
+        width: int = 128,
+        depth: int = 2,
+        wavy: bool = False,
+        waves: int = 16,
+        size: int = 8,
+        frequency: float = 1.0,
+        dropout: float = 0.0,
+        replicates: tuple[int, ...] = (),
+    ):
+        super().__init__()
+        for name, number in (("width", width), ("depth", depth), ("plain", plain + ranked)):
+            positive_int(name, number)
+        self.wavy = wavy and ranked > 0
+        self.plain, self.ranked, self.features = plain, ranked, width
+        self.replicates = axes(replicates)
+        inputs = plain + (ranked * (1 + 2 * size) if self.wavy else 0)
+        sizes = (inputs, *(width for _ in range(depth)))
+        self.weights, self.biases = (
+            nn.ParameterList(
+                nn.Parameter(torch.empty(*replicates, *shape).uniform_(-1, 1) * shape[0] ** -0.5)
+                for shape in shapes
+            )
+            for shapes in (list(pairwise(sizes)), [(1, b) for b in sizes[1:]])
+        )
+        with torch.no_grad():
+            for bias, a in zip(self.biases, sizes, strict=False):
+                bias *= a**-0.5
+        if self.wavy:
+            bound = (2 * waves) ** -0.5
+            lead = (*replicates, 2 * ranked)
+            start = frequency * torch.randn(*replicates, 1, 2 * ranked, waves)
+            self.frequencies = nn.Parameter(start)
+            self.mixing = nn.Parameter(torch.empty(*lead, 2 * waves, size).uniform_(-1, 1) * bound)
+            self.offsets = nn.Parameter(torch.empty(*lead, 1, size).uniform_(-1, 1) * bound)
+        self.between = Dropout(dropout, replicates) if dropout else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """psi of x, (..., N, plain + ranked) -> (..., N, width)."""
+        if self.wavy:
+            both = torch.cat([x[..., : self.ranked], x[..., self.plain :]], -1)
+            x = torch.cat([x, self._waves(both)], -1)
+        else:
+            x = x[..., : self.plain]
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            x = silu(x @ weight + bias)
+            x = x if self.between is None else self.between(x)
+        return x
+
+    def _waves(self, x: Tensor) -> Tensor:
+        """(..., N, D) -> (..., N, D * size)."""
+        turns = 2 * torch.pi * self.frequencies * x.unsqueeze(-1)  # (..., N, D, waves)
+        both = torch.cat([turns.cos(), turns.sin()], -1).transpose(-3, -2)
+        mixed = (both @ self.mixing + self.offsets).relu()  # (..., D, N, size)
+        return mixed.transpose(-3, -2).flatten(-2)
+
+
+class Matern(nn.Module):
+    """Random features of a Matern-5/2 process with learned length-scales, one a column.
+
+    psi . psi' is a Monte Carlo estimate of the kernel: with a posterior over the last layer, a
+    Gaussian process at a cost linear in the rows.
+
+    Args:
+        inputs: number of columns.
+        width: number of cosines, and so of features.
+        replicates: leading axes of independent copies.
+    """
+
+    directions: Tensor
+    phases: Tensor
+
+    def __init__(self, inputs: int, width: int = 512, replicates: tuple[int, ...] = ()):
+        super().__init__()
+        for name, number in (("inputs", inputs), ("width", width)):
+            positive_int(name, number)
+        self.inputs, self.features, self.replicates = inputs, width, axes(replicates)
+        # The kernel's spectrum is a Student t with 5 degrees of freedom.
+        heavy = torch.distributions.Chi2(torch.tensor(5.0)).sample((*replicates, 1, width)) / 5
+        normal = torch.randn(*replicates, inputs, width)
+        self.register_buffer("directions", normal / heavy.sqrt())
+        self.register_buffer("phases", 2 * torch.pi * torch.rand(*replicates, 1, width))
+        self.log_lengths = nn.Parameter(torch.full((*replicates, inputs, 1), 0.5 * log(inputs)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """psi of x, (..., N, inputs or more) -> (..., N, width); further columns are not read."""
+        turned = x[..., : self.inputs] @ (self.directions * (-self.log_lengths).exp())
+        return (turned + self.phases).cos() * 2**0.5
+
+
+class Stacked(nn.Module):
+    """Any module as a body over a stack: its parameters get a replicate axis, its code is vmapped.
+
+    Args:
+        module: (N, inputs) -> (N, features), without replicates and without state that a forward
+            pass changes.
+        features: what it gives.
+        replicates: leading axes of independent copies.
+    """
+
+    def __init__(self, module: nn.Module, features: int, replicates: tuple[int, ...] = ()):
+        super().__init__()
+        self.features, self.replicates = features, axes(replicates)
+        self._names = [name for name, _ in module.named_parameters()]
+        self.values = nn.ParameterList(
+            nn.Parameter(p.detach().expand(*replicates, *p.shape).clone(), p.requires_grad)
+            for p in module.parameters()
+        )
+        # Not a submodule: its own parameters only give the shapes.
+        self._module = (copy.deepcopy(module),)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """psi of x, (..., N, inputs) -> (..., N, features)."""
+        (module,) = self._module
+        module.train(self.training)
+
+        def one(values: list[Tensor], rows: Tensor) -> Tensor:
+            named = dict(zip(self._names, values, strict=True))
+            return torch.func.functional_call(module, named, (rows,))
+
+        for _ in self.replicates:
+            one = torch.vmap(one, randomness="different")
+        return one(list(self.values), x)

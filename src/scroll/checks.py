@@ -103,15 +103,15 @@ def finite(name: str, x: Tensor) -> None:
         )
 
 
-def shaped(y: Tensor, shape: torch.Size) -> None:
+def shaped(y: Tensor, shape: torch.Size, name: str = "y") -> None:
     """Targets `y` have the shape of their rows."""
     if y.shape != shape:
         column = y.dim() == len(shape) + 1 and y.shape[-1] == 1
         stacked = y.dim() < len(shape) and y.shape == shape[-y.dim() :]
-        remedy = "Use y.squeeze(-1)." if column else ""
-        remedy = f"Use y.expand{tuple(shape)}." if stacked else remedy
+        remedy = f"Use {name}.squeeze(-1)." if column else ""
+        remedy = f"Use {name}.expand{tuple(shape)}." if stacked else remedy
         want = f"have shape {tuple(shape)} to go with the features"
-        raise refusal("y", want, tuple(y.shape), remedy)
+        raise refusal(name, want, tuple(y.shape), remedy)
 
 
 def labels(y: Tensor, rows: torch.Size, count: int, kind: str = "classes") -> Tensor:

@@ -1,13 +1,19 @@
 """The command `scroll`."""
 
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 FORMATS = (".png", ".pdf", ".svg")
 RESULTS, TABLES, REPORT = Path("results"), Path("tables"), Path("docs/results.md")
+Model = Annotated[Path, typer.Argument(help="A model that scroll fit has written.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 app = typer.Typer(
     help="Honest predictive distributions from a neural network.",
@@ -109,6 +115,143 @@ def records(
         typer.echo(f"{added} records added to {into}")
     except (OSError, ValueError) as error:
         _refuse(str(error))
+
+
+@app.command()
+def fit(
+    train: Annotated[Path, typer.Argument(help="A table: .csv, .csv.gz, .tsv or .parquet.")],
+    target: Annotated[str, typer.Option(help="Its column to predict; several numbers: a,b.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the model.")],
+    task: Annotated[
+        str,
+        typer.Option(
+            help="regression or classification; auto classifies a target of text, categories or "
+            "booleans, and regresses numbers."
+        ),
+    ] = "auto",
+    likelihood: Annotated[
+        str,
+        typer.Option(
+            help="gaussian, poisson or negbinomial; of classes ova, gaussreg or ordinal. The "
+            "first by default."
+        ),
+    ] = "",
+    members: Annotated[int, typer.Option(help="Networks in the ensemble.")] = 1,
+    covariance: Annotated[str, typer.Option(help="full, diag, lowrank or none.")] = "full",
+    routing: Annotated[str, typer.Option(help="auto, free, closed or hybrid.")] = "auto",
+    recipe: Annotated[str, typer.Option(help="default or paper.")] = "default",
+    body: Annotated[
+        str, typer.Option(help="auto, smooth, waves, matern, or widths: 256,128.")
+    ] = "auto",
+    ordered: Annotated[bool, typer.Option("--ordered", help="The classes have an order.")] = False,
+    weight: Annotated[str, typer.Option(help="Column with the rows' weights.")] = "",
+    drop: Annotated[str, typer.Option(help="Columns not to learn from, by commas.")] = "",
+    held: Annotated[
+        Path | None, typer.Option("--eval", help="A table to stop and choose by.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same model.")] = 0,
+    max_steps: Annotated[int, typer.Option(help="Of training, at most.")] = 3000,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Fit a model to a table and write it to one file."""
+    with _readable():
+        from . import commands
+
+        found = commands.fit(
+            train, target, output, _note, task=task, likelihood=likelihood, n_members=members,
+            covariance=covariance, routing=routing, recipe=recipe, body=body, ordered=ordered,
+            weight=weight, drop=drop, held=held, random_state=seed, max_steps=max_steps,
+            verbose=int(sys.stdout.isatty() and not quiet and not as_json),
+        )  # fmt: skip
+        if as_json or not quiet:
+            _show(found, as_json)
+
+
+@app.command()
+def predict(
+    model: Model,
+    table: Annotated[Path, typer.Argument(help="New rows; columns are found by name.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where to write; else CSV is printed.")
+    ] = None,
+    interval: Annotated[
+        float | None, typer.Option(help="Coverage of lower and upper, 0.9 by default.")
+    ] = None,
+    quantiles: Annotated[str, typer.Option(help="Further columns, such as 0.05,0.5.")] = "",
+    ood: Annotated[bool, typer.Option("--ood", help="Say how strange each row is.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the table's own columns.")] = False,
+) -> None:
+    """Predict new rows: mean, std and interval, or a class and its probabilities."""
+    with _readable():
+        from . import commands
+
+        if output is not None:
+            commands.free(output, model, table, table=True)
+        options: dict[str, Any] = {"interval": interval, "quantiles": quantiles}
+        found = commands.predict(model, table, _note, ood=ood, keep=keep, **options)
+        if output is None:
+            typer.echo(commands.text(found), nl=False)
+        else:
+            commands.write(found, output)
+
+
+@app.command()
+def evaluate(
+    model: Model,
+    table: Annotated[Path, typer.Argument(help="Rows with the target.")],
+    target: Annotated[str, typer.Option(help="Where it has another name.")] = "",
+    plots: Annotated[Path | None, typer.Option(help="Folder for pictures.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Score a model on a table that holds the target."""
+    with _readable():
+        from . import commands
+
+        _show(commands.evaluate(model, table, _note, target=target, plots=plots), as_json)
+
+
+@app.command()
+def export(
+    model: Model,
+    output: Annotated[Path, typer.Argument(help="Where to write the ONNX graph.")],
+    quantiles: Annotated[str, typer.Option(help="That the graph gives.")] = "0.05,0.5,0.95",
+) -> None:
+    """Write a model as an ONNX graph."""
+    with _readable():
+        from . import commands
+
+        commands.export(model, output, quantiles)
+
+
+@app.command()
+def info(model: Model, as_json: Json = False) -> None:
+    """Say what a model knows: its task, columns, members and scores."""
+    with _readable():
+        from . import commands
+
+        _show(commands.info(model), as_json)
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Errors as one line; a reader that has gone away is no error of ours."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except (ImportError, MemoryError, OSError, RuntimeError, TypeError, ValueError) as error:
+        _refuse(" ".join(str(error).split()))
+
+
+def _note(message: str) -> None:
+    typer.echo(f"note: {' '.join(message.split())}", err=True)
+
+
+def _show(found: dict[str, Any], as_json: bool) -> None:
+    from .commands import lines
+
+    typer.echo(json.dumps(found, allow_nan=False) if as_json else lines(found))
 
 
 def _refuse(message: str) -> None:

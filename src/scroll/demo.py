@@ -80,7 +80,10 @@ def diabetes() -> Split:
         for part, index in zip(parts, (fold, held, test), strict=True):
             part.append(Rows(inputs[index], target[index]))
         units.append(y[fold].std())
-    rows, val, test = (Rows(*(torch.stack(t) for t in zip(*part, strict=True))) for part in parts)
+    rows, val, test = (
+        Rows(*(torch.stack(t) for t in zip(*(rows[:2] for rows in part), strict=True)))
+        for part in parts
+    )
     return Split(rows, val, test, torch.stack(units)[:, None])
 
 

@@ -14,10 +14,12 @@ class Rows(NamedTuple):
 
     x: Tensor  # (R, N, ...)
     y: Tensor  # (R, N) or (R, N, K)
+    weight: Tensor | None = None  # (R, N), of mean one; None is one each
 
     def take(self, keep: Tensor) -> "Rows":
-        """Those of some replicates."""
-        return Rows(self.x[keep], self.y[keep])
+        """Those of some replicates; rows that all of them share stay shared."""
+        weight = None if self.weight is None else _taken(self.weight, keep)
+        return Rows(_taken(self.x, keep), _taken(self.y, keep), weight)
 
 
 class Feed:
@@ -52,7 +54,8 @@ class Feed:
             return self.rows
         some = self.queue[:, step * self.batch : (step + 1) * self.batch]
         each = torch.arange(len(some), device=some.device)[:, None]
-        return Rows(self.rows.x[each, some], self.rows.y[each, some])
+        x, y, weight = self.rows
+        return Rows(x[each, some], y[each, some], None if weight is None else weight[each, some])
 
     def take(self, keep: Tensor) -> "Feed":
         """The same for some of the replicates."""
@@ -61,3 +64,9 @@ class Feed:
         if self.batch is not None:
             less.queue = self.queue[keep]
         return less
+
+
+def _taken(x: Tensor, keep: Tensor) -> Tensor:
+    if x.stride(0) == 0:  # expanded
+        return x[:1].expand(int(keep.sum()), *x.shape[1:])
+    return x[keep]

@@ -11,7 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from .beliefs import Belief, Moments
-from .checks import axes, finite, looking, must, one_of, positive, positive_int, refusal, tensor
+from .checks import (
+    axes,
+    finite,
+    looking,
+    must,
+    one_of,
+    positive,
+    positive_int,
+    refusal,
+    shaped,
+    tensor,
+)
 from .covariances import Diag, Full, Sum
 from .diagnosis import Diagnosis, diagnose
 from .factors import Gaussian
@@ -96,7 +107,13 @@ class Head(nn.Module):
             self.register_buffer("posterior_scale", torch.zeros(spread))
             self.register_buffer("conditioned", torch.tensor(False))
 
-    def loss(self, psi: Tensor, y: Tensor, total: int | None = None) -> Tensor:
+    def loss(
+        self,
+        psi: Tensor,
+        y: Tensor,
+        total: int | None = None,
+        weight: Tensor | None = None,
+    ) -> Tensor:
         """(mean of -score over the batch) + (-prior term)/total, one number a replicate.
 
         Its expectation over batches is the method's loss on all the data divided by `total`
@@ -106,10 +123,11 @@ class Head(nn.Module):
             psi: features, (..., N, H).
             y: targets or labels, (..., N), or (..., N, K) for K outputs.
             total: number of rows in the whole training set.
+            weight: of each row's score, (..., N), of mean one over the whole training set.
         """
         if _autocast(psi):
             with torch.autocast(psi.device.type, enabled=False):
-                return self.loss(psi, y, total)
+                return self.loss(psi, y, total, weight)
         problem = self.problem(psi, y)
         n = problem.y.shape[-1]
         total = total if isinstance(total, int) or total is None else index(total)
@@ -128,7 +146,17 @@ class Head(nn.Module):
                 f"{n} rows",
                 "Train in one batch, or use method 'scroll' and scroll.refit afterwards.",
             )
-        losses = self.objective.loss(problem, total, self.beta, self.prior_weight)
+        if weight is not None:
+            must(
+                self.objective.batches,
+                "weight",
+                f"be None for method {self.method!r}, whose belief weighs all rows alike",
+                "weights",
+                "Use method 'scroll'.",
+            )
+            shaped(weight, psi.shape[:-1], "weight")
+            weight = weight.to(problem.psi.dtype).unsqueeze(-2)
+        losses = self.objective.loss(problem, total, self.beta, self.prior_weight, weight)
         return losses.sum(-1) / total
 
     def forward(self, psi: Tensor) -> Any:

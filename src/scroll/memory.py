@@ -27,7 +27,7 @@ def footprint(network: Network, rows: Rows, batch: int | None = None) -> int:
     with unchecked(), torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
         network.loss(some, rows.y.shape[1], 0.0)
     held = sum(map(_bytes, network.parameters()))
-    data = sum(map(_bytes, rows))
+    data = sum(_bytes(part) for part in rows if part is not None)
     return 2 * sum(kept.values()) + 6 * held + 2 * data
 
 

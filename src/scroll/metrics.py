@@ -1,16 +1,23 @@
 """What a predictive is worth on held-out data.
 
-Rows are the last axis, (..., N); of several outputs (N, K), give one at a time.
+Rows are the last axis, (..., N); of several outputs (N, K), give one at a time. Labels are 0..K-1.
 """
 
-from typing import Protocol
+from collections.abc import Callable
+from math import pi, sqrt
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.special import ndtr
 
-from .checks import must
+from ._value import cast
+from .blending import CountMixture
+from .checks import labels, must, positive_int, refusal
+from .predictive import Count, Mixture, Normal
 
 LEVELS = tuple(round(0.05 * k, 2) for k in range(1, 20))
+BLOCKS = 256  # terms of a sum over counts, on each side of y
 
 
 class Predictive(Protocol):
@@ -25,6 +32,14 @@ class Predictive(Protocol):
 
     def cdf(self, y: Tensor) -> Tensor:
         """P(. <= y)."""
+
+
+class Labels(Protocol):
+    """A predictive of a label."""
+
+    @property
+    def probs(self) -> Tensor:
+        """P(y = k), (..., N, K)."""
 
 
 def nll(predictive: Predictive, y: Tensor) -> Tensor:
@@ -47,6 +62,84 @@ def calibration_error(predictive: Predictive, y: Tensor) -> Tensor:
     """Mean over 19 levels of |nominal - empirical| coverage of central intervals."""
     gaps = [(coverage(predictive, y, level) - level).abs() for level in LEVELS]
     return torch.stack(gaps).mean(0)
+
+
+def crps(predictive: Any, y: Tensor) -> Tensor:
+    """Mean of int (F(t) - 1[t >= y_n])^2 dt, exact for normals, their mixtures, and counts.
+
+    Of counts so large that more than 256 terms stand on one side of y, blocks of terms are summed
+    by their middle one.
+    """
+    y = _rows(predictive, y)
+    if isinstance(predictive, Normal):
+        p = predictive
+        predictive = Mixture(Normal(p.mean[None], p.noise_var[None], p.belief_var[None]))
+    if isinstance(predictive, Mixture):
+        return _crps_normals(predictive.parts, y).mean(-1)
+    if isinstance(predictive, Count | CountMixture):
+        return _crps_counts(predictive, y).mean(-1)
+    want = "be a normal, a mixture of normals or a count"
+    raise refusal("predictive", want, type(predictive).__name__, error=TypeError)
+
+
+def brier(predictive: Labels, y: Tensor) -> Tensor:
+    """Mean of sum_k (p_nk - 1[y_n = k])^2, between 0 and 2."""
+    probs, y = _labelled(predictive, y)
+    hit = torch.zeros_like(probs).scatter(-1, y[..., None], 1.0)
+    return (probs - hit).square().sum(-1).mean(-1)
+
+
+def ece(predictive: Labels, y: Tensor, bins: int = 10) -> Tensor:
+    """sum_b N_b/N |accuracy_b - confidence_b| over equal bins of the greatest probability."""
+    positive_int("bins", bins)
+    probs, y = _labelled(predictive, y)
+    top, guess = probs.max(-1)
+    gap = (guess == y).to(top) - top
+    where = (top * bins).ceil().clamp(1, bins)  # the b-th holds ((b - 1)/bins, b/bins]
+    each = [(gap * (where == b)).mean(-1).abs() for b in range(1, bins + 1)]
+    return torch.stack(each).sum(0)
+
+
+def _crps_normals(parts: Normal, y: Tensor) -> Tensor:
+    """E |Y - y| - E |Y - Y'| / 2 of a mixture of normals (M, ..., N)."""
+    near = _distance(y - parts.mean, parts.variance).mean(0)
+    apart = [
+        _distance(parts.mean - mean, parts.variance + variance).mean(0)
+        for mean, variance in zip(parts.mean, parts.variance, strict=True)
+    ]
+    return near - torch.stack(apart).mean(0) / 2
+
+
+def _distance(mean: Tensor, variance: Tensor) -> Tensor:
+    """E |Z| for Z ~ N(mean, variance)."""
+    std = variance.sqrt()
+    z = mean / std
+    return std * (z * (2 * ndtr(z) - 1) + sqrt(2 / pi) * (-z.square() / 2).exp())
+
+
+def _crps_counts(predictive: Count | CountMixture, y: Tensor) -> Tensor:
+    """sum_{k < y} F(k)^2 + sum_{k >= y} (1 - F(k))^2; beyond F = 1 - 1e-6 nothing is left."""
+    if isinstance(predictive, Count):
+        predictive = CountMixture((predictive,))
+    p, y = CountMixture(tuple(cast(part, torch.float64) for part in predictive.parts)), y.double()
+    top = torch.maximum(p.icdf(torch.as_tensor(1 - 1e-6)), y)
+    below = _sum(lambda k: p.cdf(k).square(), torch.zeros_like(y), y)
+    return below + _sum(lambda k: (1 - p.cdf(k)).square(), y, top - y + 1)
+
+
+def _sum(f: Callable[[Tensor], Tensor], first: Tensor, count: Tensor) -> Tensor:
+    """sum of f(k) over `count` integers from `first` on, in at most BLOCKS blocks."""
+    step, total = (count / BLOCKS).ceil().clamp(min=1), torch.zeros_like(first)
+    for j in range(int((count / step).ceil().max())):
+        width = torch.minimum(count - j * step, step).clamp(min=0)
+        middle = first + j * step + ((width - 1) / 2).floor().clamp(min=0)
+        total = total + width * f(middle)
+    return total
+
+
+def _labelled(predictive: Labels, y: Tensor) -> tuple[Tensor, Tensor]:
+    probs = predictive.probs
+    return probs, labels(y, probs.shape[:-1], probs.shape[-1])
 
 
 def _rows(predictive: Predictive, y: Tensor) -> Tensor:

@@ -125,14 +125,20 @@ class Objective:
         total: int | None = None,
         beta: float = 0.0,
         prior_weight: float | Tensor = 1.0,
+        weight: Tensor | None = None,
     ) -> Tensor:
-        """The loss on all `total` points, of which `p` holds some, (...)."""
+        """The loss on all `total` points, of which `p` holds some, (...).
+
+        `weight` (..., N) multiplies the score of each point.
+        """
         dtype, p = p.psi.dtype, self.precise(p)
         belief = self.route(p)
         at = self.cavity(belief, p)
         score = self.score(p, at)
         if beta:
             score = score * spread_weight(p, at, beta)
+        if weight is not None:
+            score = score * weight
         n = p.y.shape[-1]
         data = score.sum(-1) if total is None else score.sum(-1) * (total / n)
         return (-data - prior_weight * self.prior(belief, p)).to(dtype)

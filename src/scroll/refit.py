@@ -8,13 +8,15 @@ float64, so more data can be added at any time.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
 from ._value import cast, value
-from .added import Added, fit_added
+from .added import Added, Seen, fit_added, outside, without
 from .beliefs import Belief, Moments
 from .checks import must, one_of
 from .covariances import Spectral, Sum
@@ -34,13 +36,16 @@ class Statistics:
     square: Tensor  # (..., K), sum of y^2
     count: Tensor  # (), rows
 
-    def plus(self, psi: Tensor, y: Tensor) -> Statistics:
-        """With the rows psi (..., 1, N, H), y (..., K, N) added."""
+    def plus(self, psi: Tensor, y: Tensor, weight: Tensor | None = None) -> Statistics:
+        """With rows psi (..., 1, N, H), y (..., K, N) added, each `weight` (..., 1, N) times."""
+        some = y.shape[-1] if weight is None else weight.flatten(0, -2)[0].sum()
+        if weight is not None:
+            psi, y = psi * weight[..., None].sqrt(), y * weight.sqrt()
         return Statistics(
             self.gram + (psi.mT @ psi).squeeze(-3),
             self.cross + matvec(psi.mT, y),
             self.square + y.square().sum(-1),
-            self.count + y.shape[-1],
+            self.count + some,
         )
 
 
@@ -65,9 +70,12 @@ class Refit:
         posterior: N(mean, A^-1) over the weights, (..., K, H), in float64; over one more, of a
             constant feature, where the head has a bias or thresholds.
         added: what a hybrid adds, or None.
+        statistics: the sums over the data that it came from.
     """
 
-    def __init__(self, head: Head, statistics: Statistics, hyper: str):
+    def __init__(
+        self, head: Head, statistics: Statistics, hyper: str | tuple[Tensor, Tensor] = "evidence"
+    ):
         self.head, self.hyper = head, hyper
         self.added: Added | None = None
         self._bind(statistics)
@@ -81,7 +89,9 @@ class Refit:
         rounding = torch.finfo(values.dtype).eps * values.shape[-1] * values[..., -1:]
         unseen = values <= rounding
         values, along = values.masked_fill(unseen, 0), along.masked_fill(unseen, 0)
-        if self.hyper == "evidence":
+        if isinstance(self.hyper, tuple):
+            self.alpha, self.noise = self.hyper
+        elif self.hyper == "evidence":
             must(
                 bool((statistics.square > 0).all()),
                 "y",
@@ -99,11 +109,51 @@ class Refit:
         var = 1 / (values / s2 + self.alpha[..., None])
         mean = ((along * var / s2).unsqueeze(-2) @ basis.mT).squeeze(-2)
         self.posterior = Belief(mean, Spectral(basis, var))
-        self._statistics = statistics
+        self.statistics = statistics
+
+    def keep(self) -> Refit:
+        """Let alpha and noise stay as they are, whatever data come."""
+        self.hyper = (self.alpha, self.noise)
+        return self
+
+    def to(self, device: torch.device | str) -> Refit:
+        """On another device, where its head must be too."""
+        self.added, self.hyper = cast(self.added, device), cast(self.hyper, device)
+        self._bind(cast(self.statistics, device))
+        return self
 
     def update(self, psi: Tensor, y: Tensor) -> Refit:
         """Add data; the same as refitting on everything. What a hybrid adds stays as it is."""
-        self._bind(self._statistics.plus(*rows_of(self.head, psi, y)))
+        self._bind(self.statistics.plus(*rows_of(self.head, psi, y)))
+        return self
+
+    def add(
+        self,
+        features: Tensor | Batches,
+        y: Tensor | None = None,
+        *,
+        family: str = "diag",
+        steps: int = 600,
+        lr: float = 0.02,
+        validation: tuple[Tensor, Tensor] | None = None,
+    ) -> Refit:
+        """Make it a hybrid: a free covariance S+ of best leave-one-out score, see `refit`."""
+        one_of("added", family, ("diag", "full", "lowrank"))
+        head, posterior = self.head, self.posterior
+        statistics = self.statistics
+        power = diagonal(statistics.gram).mean(-1) / statistics.count
+        unit = self.noise / power.sqrt()[..., None]
+        held = None
+        if validation is not None:
+            held = outside(posterior, rows_of(head, *pair("validation", validation)))
+        some: Iterator[Seen] = (
+            without(posterior, self.noise, rows_of(head, b[0], b[1])) for b in forever(features, y)
+        )
+        if isinstance(features, Tensor):  # always the same rows
+            some = repeat(next(some))
+        self.added = fit_added(
+            posterior, self.noise, unit, some, held, family=family, steps=steps, lr=lr
+        )
         return self
 
     @property
@@ -170,7 +220,8 @@ def refit(
 
     Args:
         head: a trained head, of any method.
-        features: psi (..., N, H) with `y`, or an iterable of such pairs (psi, y).
+        features: psi (..., N, H) with `y`, or an iterable of such pairs (psi, y), perhaps with
+            the weights (..., N) of the rows as a third.
         y: targets, when `features` is a tensor.
         hyper: "evidence" fits alpha and noise to these features; "head" takes the head's.
         hybrid: also fit a free covariance S+ on the leave-one-out score; needs further passes.
@@ -196,9 +247,10 @@ def refit(
         repr(hyper),
     )
     statistics = None
-    for batch in batches(features, y):
-        rows = rows_of(head, *batch)
-        statistics = (statistics or _empty(*rows)).plus(*rows)
+    for psi, target, *weight in batches(features, y):
+        rows = rows_of(head, psi, target)
+        each = (w.to(rows[0]).unsqueeze(-2) for w in weight)
+        statistics = (statistics or _empty(*rows)).plus(*rows, *each)
     if statistics is None:
         raise ValueError(
             "`features` must give at least one batch, but got none. An iterator that was read "
@@ -206,13 +258,7 @@ def refit(
         )
     bound = Refit(head, statistics, hyper)
     if hybrid:
-        held = None if validation is None else rows_of(head, *pair("validation", validation))
-        again = (rows_of(head, *batch) for batch in forever(features, y))
-        power = diagonal(statistics.gram).mean(-1) / statistics.count
-        unit = bound.noise / power.sqrt()[..., None]
-        bound.added = fit_added(
-            bound.posterior, bound.noise, unit, again, held, family=added, steps=steps, lr=lr
-        )
+        bound.add(features, y, family=added, steps=steps, lr=lr, validation=validation)
     return bound
 
 

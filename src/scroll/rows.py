@@ -10,7 +10,7 @@ from .checks import must, refusal, tensor
 from .factors import Gaussian
 from .head import Head
 
-Batches = Iterable[tuple[Tensor, Tensor]]
+Batches = Iterable[tuple[Tensor, ...]]
 
 
 def rows_of(head: Head, psi: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -41,8 +41,9 @@ def offset(head: Head) -> Tensor | float:
     return head.bias.detach().double()[..., None]
 
 
-def batches(features: Tensor | Batches, y: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
-    """Pairs (psi, y), of a tensor of features with its targets or of what gives such pairs."""
+def batches(features: Tensor | Batches, y: Tensor | None) -> Iterator[tuple[Tensor, ...]]:
+    """Pairs (psi, y), of a tensor of features with its targets or of what gives such pairs,
+    perhaps with the weights of the rows as a third."""
     if isinstance(features, Tensor):
         if y is None:
             raise refusal("y", "be given with a tensor of features", None)
@@ -52,7 +53,7 @@ def batches(features: Tensor | Batches, y: Tensor | None) -> Iterator[tuple[Tens
         tensor("features", features)
     must(y is None, "y", "be None when `features` gives pairs (psi, y)", type(y).__name__)
     for batch in features:
-        yield pair("features", batch)
+        yield batch if isinstance(batch, tuple) and len(batch) == 3 else pair("features", batch)
 
 
 def pair(name: str, batch: Any) -> tuple[Tensor, Tensor]:
@@ -62,7 +63,7 @@ def pair(name: str, batch: Any) -> tuple[Tensor, Tensor]:
     return batch[0], batch[1]
 
 
-def forever(features: Tensor | Batches, y: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
+def forever(features: Tensor | Batches, y: Tensor | None) -> Iterator[tuple[Tensor, ...]]:
     """`batches`, over and over."""
     while True:
         some = False

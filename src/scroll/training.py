@@ -8,6 +8,7 @@ decision in it, so that a GPU can replay it as a graph; who has stopped leaves b
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from .adam import Adam, Flat
-from .checks import must, positive_int, unchecked
+from .bodies import Dropout
+from .checks import must, one_of, positive_int, unchecked
 from .feeding import Feed, Rows
 
 
@@ -33,7 +35,7 @@ class Network(nn.Module):
     def loss(self, rows: Rows, total: int, decay: float = 0.0) -> Tensor:
         """The head's loss on all `total` rows and decay |theta|^2, (R,)."""
         head: Any = self.head
-        data = total * head.loss(self.body(rows.x), rows.y, total=total)
+        data = total * head.loss(self.body(rows.x), rows.y, total=total, **_weights(rows))
         if not decay:
             return data
         return data + decay * sum(w.square().flatten(1).sum(-1) for w in self.body.parameters())
@@ -43,6 +45,11 @@ class Network(nn.Module):
         head: Any = self.head
         if not head.batches:
             head.condition(self.body(rows.x), rows.y)
+
+
+def _weights(rows: Rows) -> dict[str, Tensor]:
+    """Only where there are any: not every head takes them."""
+    return {} if rows.weight is None else {"weight": rows.weight}
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,11 @@ class Recipe:
         every: steps between two looks at the held-out rows.
         patience: looks without a better score after which a replicate stops.
         batch: rows a step; None is all of them.
+        schedule: "constant", or "one-cycle": the step size grows over the first tenth of the steps
+            and falls to nothing, along cosines, over the rest.
+        weight_decay: AdamW's, on the body's weights; biases and the head have none.
+        average: look at, and keep, the parameters' moving average over about so many steps; 1 is
+            the parameters themselves.
         compile: let torch.compile fuse the loss. It pays on a CPU for long runs of few rows; a
             GPU replays a captured graph instead.
     """
@@ -66,10 +78,14 @@ class Recipe:
     every: int = 5
     patience: int = 100
     batch: int | None = None
+    schedule: str = "constant"
+    weight_decay: float = 0.0
+    average: int = 1
     compile: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("steps", "every", "patience"):
+        one_of("schedule", self.schedule, ("constant", "one-cycle"))
+        for name in ("steps", "every", "patience", "average"):
             positive_int(name, getattr(self, name))
 
 
@@ -88,9 +104,10 @@ Watch = Callable[[int, float], None]
 
 
 def held_out_nll(network: Network, held: Rows) -> Tensor:
-    """Mean of -log p(y_n) over the held-out rows, (R,)."""
+    """Mean of -log p(y_n) over the held-out rows, (R,), by their weights if they have any."""
     score: Tensor = network(held.x).log_prob(held.y)
-    return -score.flatten(2).sum(-1).mean(-1) if score.dim() > 2 else -score.mean(-1)
+    score = score.flatten(2).sum(-1) if score.dim() > 2 else score
+    return -(score if held.weight is None else score * held.weight).mean(-1)
 
 
 def held_out_mse(network: Network, held: Rows) -> Tensor:
@@ -101,13 +118,26 @@ def held_out_mse(network: Network, held: Rows) -> Tensor:
 
 def stack(make: Callable[[tuple[int, ...]], Network], seeds: Sequence[int]) -> Network:
     """`make((R,))`, whose replicate r starts where `make(())` starts under seed r."""
-    together = make((len(seeds),))
-    with torch.no_grad(), torch.random.fork_rng(devices=()):
+    with torch.random.fork_rng(devices=()):
+        together = make((len(seeds),))
         for r, seed in enumerate(seeds):
             torch.manual_seed(seed)
-            for p, q in zip(together.parameters(), make(()).parameters(), strict=True):
-                p[r] = q
+            put(together, r, make(()))
+    for module in together.modules():
+        if isinstance(module, Dropout):
+            module.seeds.copy_(torch.tensor(seeds))
     return together
+
+
+@torch.no_grad()
+def put(together: Network, r: int, one: Network) -> None:
+    """Let replicate r be what a network without replicates is, its fixed features included."""
+    for p, q in zip(together.parameters(), one.parameters(), strict=True):
+        p[r] = q
+    fixed = dict(one.named_buffers())
+    for name, buffer in together.named_buffers():
+        if name in fixed and buffer.shape[1:] == fixed[name].shape and buffer.dim():
+            buffer[r] = fixed[name]
 
 
 def train(
@@ -192,6 +222,16 @@ def finishing(
             cycle = replayed(now, recipe.every)
 
 
+def _pace(recipe: Recipe) -> Tensor:
+    """What the step size is multiplied with, step by step."""
+    if recipe.schedule == "constant":
+        return torch.ones(1)
+    done = torch.arange(recipe.steps) / recipe.steps
+    up, down = done / 0.1, (done - 0.1) / 0.9
+    rising = 0.52 - 0.48 * (torch.pi * up).cos()  # from a 25th
+    return torch.where(done < 0.1, rising, 0.5 + 0.5 * (torch.pi * down).cos())
+
+
 def _shrink(recipe: Recipe) -> float:
     """The share of a stack at which the others go on in a smaller one."""
     return 0.5 if recipe.compile else 0.8  # a compiled loss is compiled anew for it
@@ -201,19 +241,22 @@ class Stack:
     """Those still in the stack: all that a cycle reads and writes."""
 
     def __init__(self, network: Network, feed: Feed, held: Rows, recipe: Recipe, score: Score):
-        count, y = len(held.y), held.y
+        count, like = len(held.y), held.x  # the precision that scores have; y may be labels
         self.now, self.feed, self.held = copy.deepcopy(network), feed, held
         self.recipe, self.score, self.total = recipe, score, feed.rows.y.shape[1]
         self.loss: Callable[..., Tensor] = self.now.loss
         if recipe.compile:
             self.loss = torch.compile(self.now.loss)
-        lr = torch.as_tensor(recipe.lr).to(y).expand(count)
-        flat, body = Flat(self.now, count, y), {id(p) for p in self.now.body.parameters()}
+        lr = torch.as_tensor(recipe.lr).to(like).expand(count)
+        flat, body = Flat(self.now, count, like), {id(p) for p in self.now.body.parameters()}
         pull = flat.spread([2 * recipe.decay * (id(p) in body) for p in flat.parameters])
-        self.adam = Adam(flat, lr, pull)
-        self.kept = self.adam.flat.values.clone()
-        self.best = torch.full((count,), torch.inf, dtype=y.dtype, device=y.device)
-        self.index = torch.arange(count, device=y.device)
+        shrink = flat.spread(
+            [recipe.weight_decay * (id(p) in body and p.dim() > 2) for p in flat.parameters]
+        )
+        self.adam = Adam(flat, lr, pull, shrink, _pace(recipe).to(lr))
+        self.kept, self.mean = flat.values.clone(), flat.values.clone()
+        self.best = torch.full((count,), torch.inf, dtype=like.dtype, device=like.device)
+        self.index = torch.arange(count, device=like.device)
         self.at, self.taken, self.waited = (torch.zeros_like(self.index) for _ in range(3))
 
     def cycle(self, steps: int) -> None:
@@ -222,10 +265,22 @@ class Stack:
             self.now.train()
             for step in range(steps):
                 self.adam.step(self.loss(self.feed.part(step), self.total))
+                if self.recipe.average > 1:
+                    share = 1 / self.adam.count.clamp(max=self.recipe.average).to(self.mean)
+                    self.mean.lerp_(self.adam.flat.values, share)
             self.now.eval()
-            with torch.no_grad():
+            with torch.no_grad(), self.shown():
                 self.now.condition(self.feed.rows)
                 self.look(self.score(self.now, self.held))
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """The network at what is looked at: the averages, if there are any."""
+        flat = self.adam.flat
+        if self.recipe.average > 1:
+            flat.put(self.mean)
+        yield
+        flat.put(flat.values)
 
     def look(self, reached: Tensor) -> None:
         """Keep those that are better than ever; count for how long the others were not."""
@@ -236,7 +291,8 @@ class Stack:
         self.at.copy_(torch.where(better, step, self.at))
         self.best.copy_(torch.where(better, reached, self.best))
         self.waited.copy_(torch.where(better, 0, self.waited + 1))
-        self.kept.copy_(torch.where(better[:, None], self.adam.flat.values, self.kept))
+        now = self.mean if self.recipe.average > 1 else self.adam.flat.values
+        self.kept.copy_(torch.where(better[:, None], now, self.kept))
 
     def going(self) -> Tensor:
         """Who has not stopped, (R,)."""
@@ -260,7 +316,7 @@ class Stack:
         less.feed = self.feed.take(keep)
         less.loss = torch.compile(less.now.loss) if self.recipe.compile else less.now.loss
         less.adam = self.adam.take(Flat(less.now, int(keep.sum()), self.kept), keep)
-        for name in ("kept", "best", "index", "at", "taken", "waited"):
+        for name in ("kept", "mean", "best", "index", "at", "taken", "waited"):
             setattr(less, name, getattr(self, name)[keep])
         return less
 

@@ -107,9 +107,6 @@ def prepared(
     if method.turn is not None:
         with torch.no_grad():
             method.turn(made.head, torch.tensor([k or 0.0 for k in knobs]), rows)
-    for module in made.modules():
-        if isinstance(module, Dropout):
-            module.seeds.copy_(torch.tensor(seeds))
     return made
 
 

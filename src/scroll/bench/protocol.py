@@ -52,7 +52,12 @@ def folds(
         for part, index in zip(parts, (fold, held, test), strict=True):
             part.append(Rows(inputs[index].float(), target[index].float()))
     return Folds(
-        *(Rows(*(torch.stack(t).to(device) for t in zip(*part, strict=True))) for part in parts)
+        *(
+            Rows(
+                *(torch.stack(t).to(device) for t in zip(*(rows[:2] for rows in part), strict=True))
+            )
+            for part in parts
+        )
     )
 
 

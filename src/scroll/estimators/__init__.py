@@ -1,0 +1,7 @@
+"""The scikit-learn face: the only place where a method is a string."""
+
+from .base import CollapsedNoise
+from .classifier import ScrollClassifier
+from .regressor import ScrollRegressor
+
+__all__ = ["CollapsedNoise", "ScrollClassifier", "ScrollRegressor"]

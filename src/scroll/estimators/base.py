@@ -1,0 +1,314 @@
+"""What the two estimators share: from a table to members, and from new rows to a predictive."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_n_features,
+    _check_sample_weight,
+    check_is_fitted,
+)
+from torch import Tensor, nn
+
+from ..checks import must, one_of, positive_int, unchecked
+from ..diagnosis import diagnose
+from ..refit import Refit
+from ..training import Watch
+from .encoder import Encoder
+from .fitting import Data, fit
+from .model import Model, Spec
+from .recipes import Plan, default, paper
+from .rows import split
+from .table import Table
+
+Array = NDArray[Any]
+INTERPOLATES = 1e-5  # of the target's spread
+
+
+class CollapsedNoise(UserWarning):
+    """A free belief has taken over nearly all of the predictive variance (Cor. pathologies)."""
+
+
+class Scroll(BaseEstimator):  # type: ignore[misc]
+    """Columns, members, files: all but the target, which the two estimators know."""
+
+    model_: Model
+    table_: Table
+
+    def _fit(
+        self, X: Any, y: Array, sample_weight: Any, held: tuple[Any, Array] | None, labels: bool
+    ) -> None:
+        """Fit to targets y (N,) or (N, K): real ones, counts or labels 0..K-1."""
+        self._check_parameters()
+        codes = self._codes(X, reset=True)
+        check_consistent_length(codes, y)
+        must(len(codes) > 1, "X", "hold at least two rows", "n_samples = 1")
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, codes, ensure_non_negative=True)
+            must(bool((weight > 0).sum() > 1), "sample_weight", "be positive for two rows", "fewer")
+        fraction = 0.0 if held is not None else self.validation_fraction
+        rows = split(codes, y, weight, fraction, seed, labels)
+        mine, target = codes[rows.train], y[rows.train]
+        if held is None:
+            held_codes, held_y = codes[rows.held], y[rows.held]
+        else:
+            held_codes, held_y = self._codes(held[0]), held[1]
+            check_consistent_length(held_codes, held_y)
+        encoder = Encoder.of(self.table_, mine)
+        device = self._device()
+
+        def encoded(part: Array) -> Tensor:
+            return encoder(torch.from_numpy(np.ascontiguousarray(part))).to(device)
+
+        plan = self._plan(encoder)
+        shift, scale = self._units(target, plan)
+        spec = self._spec(encoder, plan, y)
+        data = Data(
+            encoded(mine),
+            self._target(target, shift, scale, seed).to(device),
+            _weights(rows.weight, device),
+            encoded(held_codes),
+            self._target(held_y, shift, scale, seed + 1).to(device),
+            _weights(rows.held_weight, device) if held is None else None,
+            held is not None or rows.held is rows.train,
+        )
+        with self._progress(plan) as watch, unchecked(), single_precision():
+            found, tried = fit(
+                data,
+                plan,
+                spec.head,
+                members=self.n_members,
+                routing="free"
+                if (self.routing, self.recipe) == ("auto", "paper")
+                else self.routing,
+                seed=seed,
+                watch=watch,
+                start=lambda head: self._start(head, data.y),
+            )
+        for part in found:
+            self._advise(part.network.head, part.bound, part.routes)
+            part.network.cpu()
+            part.bound.to("cpu")
+        spec = replace(spec, parts=[(part.body, part.routes) for part in found], tried=tried)
+        body = self.body if isinstance(self.body, nn.Module) else None
+        with single_precision():
+            model = Model(spec, body)
+        model.encoder = encoder
+        with torch.no_grad():
+            model.shift.copy_(torch.as_tensor(shift))
+            model.scale.copy_(torch.as_tensor(scale))
+        self.model_ = model.put(found)
+        self.scores_ = [score for part in found for score in part.scores]
+        self.n_iter_ = max(step for part in found for step in part.steps)
+
+    def _check_parameters(self) -> None:
+        one_of("routing", self.routing, ("auto", "free", "closed", "hybrid"))
+        one_of("recipe", self.recipe, ("default", "paper"))
+        positive_int("n_members", self.n_members)
+        for name in ("max_steps", "batch_size"):
+            if getattr(self, name) is not None:
+                positive_int(name, getattr(self, name))
+        must(
+            0 < self.validation_fraction < 1,
+            "validation_fraction",
+            "lie strictly between 0 and 1",
+            self.validation_fraction,
+        )
+        must(
+            self._likelihood() in ("gaussian", "gaussreg") or self.routing in ("auto", "free"),
+            "routing",
+            f"be 'auto' or 'free' for likelihood {self._likelihood()!r}",
+            repr(self.routing),
+            "Only a Gaussian factor has a posterior in closed form.",
+        )
+
+    def _codes(self, X: Any, reset: bool = False) -> Array:
+        """X as numbers, checked as scikit-learn does; `reset` learns what the columns are."""
+        frame = hasattr(X, "columns") and hasattr(X, "dtypes")
+        if not frame:
+            X = check_array(
+                X,
+                dtype=None if _holds_text(X) else "numeric",
+                ensure_all_finite=False,
+                estimator=self,
+                input_name="X",
+            )
+        _check_feature_names(self, X, reset=reset)
+        if reset:
+            self.table_ = Table.of(X)
+        _check_n_features(self, X, reset=reset)
+        return self.table_.codes(X, type(self).__name__)
+
+    def _new(self, X: Any) -> Tensor:
+        """Codes of new rows, as a tensor."""
+        check_is_fitted(self, "model_")
+        return torch.from_numpy(np.ascontiguousarray(self._codes(X)))
+
+    def _device(self) -> torch.device:
+        name = self.device
+        if name == "auto":
+            name = "cuda" if torch.cuda.is_available() else "cpu"
+        must(
+            not str(name).startswith("cuda") or torch.cuda.is_available(),
+            "device",
+            "be one that is there",
+            repr(name),
+            "Use device='cpu'.",
+        )
+        return torch.device(name)
+
+    def _plan(self, encoder: Encoder) -> Plan:
+        plan = paper(encoder.plain)
+        if self.recipe == "default":
+            plan = default(self.body, encoder.plain, encoder.ranked)
+        own = {"steps": self.max_steps, "batch": self.batch_size, "lr": self.learning_rate}
+        changes: Any = {name: value for name, value in own.items() if value is not None}
+        return replace(plan, recipe=replace(plan.recipe, **changes))
+
+    def _spec(self, encoder: Encoder, plan: Plan, y: Array) -> Spec:
+        body: Any = self.body
+        named = "yours" if isinstance(body, nn.Module) else body
+        return Spec(
+            likelihood=self._likelihood(),
+            covariance=self.covariance,
+            beta=float(self.beta),
+            outputs=self._outputs(y),
+            recipe=self.recipe,
+            body=named if isinstance(named, str) else list(named),
+            layout=encoder.layout(),
+            bias=plan.bias,
+            floor=plan.floor,
+            noise=plan.noise,
+        )
+
+    def _advise(self, head: Any, bound: Refit, routes: list[str]) -> None:
+        """Warn where a member predicts with a noise that has collapsed."""
+        words = ""
+        if "free" in routes and (found := diagnose(head)).noise_collapsed:
+            words = f"{found.text.splitlines()[0]} Here: routing='closed' or 'hybrid', or beta=0.5."
+        bare = [r == "closed" for r in routes]
+        if any(bare) and float(bound.noise[bare].min()) < INTERPOLATES:
+            words = (
+                "Noise collapse: the posterior interpolates the training rows, of which there are "
+                "too few for its features. Use routing='auto', which asks held-out rows."
+            )
+        if words:
+            warnings.warn(words, CollapsedNoise, stacklevel=4)
+
+    @contextmanager
+    def _progress(self, plan: Plan) -> Iterator[Any]:
+        """A bar for each body that is trained, where `verbose` asks for one."""
+        if not self.verbose:
+            yield lambda body, members: None
+            return
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        best = TextColumn("best {task.fields[best]}")
+        columns = (TextColumn("{task.description}"), BarColumn(), best, TimeRemainingColumn())
+        with Progress(*columns) as bar:
+
+            def watch(body: str, members: int) -> Watch:
+                total = -(-plan.recipe.steps // plan.recipe.every)
+                named = f"{body}, {members} network{'s' if members > 1 else ''}"
+                task = bar.add_task(named, total=total, best="--")
+
+                def tell(done: int, best: float) -> None:
+                    bar.advance(task)
+                    bar.update(task, best=f"{best:.3f}")
+                    if done == members:
+                        bar.update(task, completed=total)
+
+                return tell
+
+            yield watch
+
+    @property
+    def bodies_(self) -> list[str]:
+        """The body of each member."""
+        return self.model_.spec.bodies
+
+    @property
+    def routes_(self) -> list[str]:
+        """What each member predicts with: "free", "closed" or "hybrid"."""
+        return self.model_.spec.routes
+
+    @property
+    def tried_(self) -> dict[str, float]:
+        """Held-out negative log-likelihood of each body and route that was tried."""
+        return dict(self.model_.spec.tried)
+
+    def predict_dist(self, X: Any) -> Any:
+        """The predictive of each row: its mean, stddev, log_prob, cdf, quantile, sample, ..."""
+        codes = self._new(X)
+        return self.model_.predictive(codes)
+
+    def sample(self, X: Any, n: int = 1, random_state: Any = None) -> Array:
+        """n draws of y a row, (n, N)."""
+        positive_int("n", n)
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        generator = torch.Generator().manual_seed(seed)
+        draws: Array = self.predict_dist(X).sample(n, generator).numpy()
+        return draws
+
+    def ood_score(self, X: Any) -> Array:
+        """How strange a row is: the leverage of its features in the posterior, (N,).
+
+        Near 0 where the data have said much, above 1 where they have said less than one row.
+        """
+        codes = self._new(X)
+        return self.model_.over("ood_score", codes).numpy()
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file; `scroll.load` reads it."""
+        from .persist import save
+
+        check_is_fitted(self, "model_")
+        save(self, path)
+
+    def export_onnx(self, path: str | Path, quantiles: Any = (0.05, 0.5, 0.95)) -> None:
+        """Write the model as an ONNX graph; see `scroll.export`."""
+        from ..export import export_onnx
+
+        check_is_fitted(self, "model_")
+        export_onnx(self, path, quantiles)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = False
+        return tags
+
+
+def _weights(weight: Array | None, device: torch.device) -> Tensor | None:
+    return None if weight is None else torch.from_numpy(weight).float().to(device)
+
+
+@contextmanager
+def single_precision() -> Iterator[None]:
+    """New parameters in float32, whatever torch's default is: the encoder gives no other."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _holds_text(X: Any) -> bool:
+    """Whether an array holds objects that are not all numbers."""
+    kind = getattr(getattr(X, "dtype", None), "kind", "")
+    if kind != "O":
+        return False
+    return any(isinstance(v, str) for v in np.ravel(X))

@@ -1,0 +1,252 @@
+"""From rows to members: try each body, train more of the good ones, choose each one's route.
+
+A body is trained by the free route. On its features the belief may then be bound to the
+posterior ("closed"), or bound with a free covariance added ("hybrid"); which of the three
+predicts is decided, member by member, by the score on held-out rows.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..feeding import Rows
+from ..head import Head
+from ..likelihoods import GaussianLikelihood
+from ..refit import Refit, refit
+from ..training import Network, Trained, Watch, held_out_nll, stack, train
+from .recipes import Candidate, Lead, Plan
+
+CHUNK = 8192  # rows that pass through a body at once
+LOOKED = 10_000  # held-out rows that training looks at
+ADDED = 20_000  # rows that a hybrid's covariance is fitted on
+
+MakeHead = Callable[[int, Lead], Head]
+
+
+class Data(NamedTuple):
+    """Encoded rows to train on and rows held out."""
+
+    x: Tensor  # (N, D)
+    y: Tensor  # (N,) or (N, K)
+    weight: Tensor | None
+    held_x: Tensor
+    held_y: Tensor
+    held_weight: Tensor | None
+    own: bool  # whether the held-out rows are the user's, and so not to be learned from
+
+
+@dataclass
+class Members:
+    """A stack of trained networks and what each predicts with."""
+
+    body: str
+    network: Network  # (M, ...)
+    routes: list[str]
+    bound: Refit
+    scores: list[float]  # held-out, of each member
+    steps: list[int]
+
+
+class Routed(NamedTuple):
+    """A stack's belief bound to its features, and log p of the held-out rows by each route."""
+
+    bound: Refit
+    held: dict[str, Tensor]  # (M, N)
+
+    def best(self) -> tuple[list[str], Tensor]:
+        """The route of each member, and its log p, (M, N)."""
+        names, each = list(self.held), torch.stack(list(self.held.values()))
+        which = each.mean(-1).nan_to_num(-torch.inf).argmax(0)
+        return [names[i] for i in which.tolist()], each[which, torch.arange(len(which))]
+
+    def scores(self) -> dict[str, float]:
+        """The first member's score by each route."""
+        return {route: -float(held[0].mean()) for route, held in self.held.items()}
+
+
+def fit(
+    data: Data,
+    plan: Plan,
+    head: MakeHead,
+    *,
+    members: int,
+    routing: str,
+    seed: int,
+    watch: Callable[[str, int], Watch | None] = lambda body, members: None,
+    start: Callable[[Any], None] = lambda head: None,
+) -> tuple[list[Members], dict[str, float]]:
+    """Train one network of each body, then more of those that are to share the ensemble.
+
+    Also gives the held-out score of each body and route that was tried.
+
+    Args:
+        data: the rows.
+        plan: candidate bodies and how to train them.
+        head: makes a head for a number of features and replicate axes.
+        members: M.
+        routing: "auto", "free", "closed" or "hybrid".
+        seed: of the first member.
+        watch: what hears of progress, for a body and a number of networks.
+        start: sets a new head's parameters where the data say that they should start.
+    """
+    seeds = [(seed + 7919 * m) % 2**31 for m in range(members)]
+    first = seeds[:1] if len(plan.candidates) > 1 else seeds
+    tried: dict[str, float] = {}
+    pilots: list[tuple[Trained, Routed]] = []
+    for body in plan.candidates:
+        done = _trained(data, plan, body, head, first, watch(body.name, len(first)), start)
+        routed = _routed(done.network, data, routing)
+        tried |= {f"{body.name}, {route}": s for route, s in routed.scores().items()}
+        pilots.append((done, routed))
+    shares = [members]
+    if len(pilots) > 1:
+        held = torch.stack([routed.best()[1][0] for _, routed in pilots])
+        shares = shared(held, members) if plan.mixes else shared(held, 1)
+        shares = shares if plan.mixes else [members * share for share in shares]
+    found = []
+    for body, (done, routed), share in zip(plan.candidates, pilots, shares, strict=True):
+        if share == 0:
+            continue
+        network, steps = done.network, done.steps.tolist()
+        if share > len(steps):
+            rest = seeds[len(steps) : share]
+            more = _trained(data, plan, body, head, rest, watch(body.name, len(rest)), start)
+            network, steps = _joined(network, more.network), steps + more.steps.tolist()
+            routed = _routed(network, data, routing)
+        routes, log_p = routed.best()
+        if not data.own:
+            _include(routed.bound, network, data)
+        scores = (-log_p.mean(-1)).tolist()
+        found.append(Members(body.name, network, routes, routed.bound, scores, steps))
+    return found, tried
+
+
+def shared(held: Tensor, members: int) -> list[int]:
+    """How many members each body gets, by log p of held-out rows under one of each, (C, N).
+
+    Greedily: the next member is of the body that, added, makes the best mixture. Bodies that are
+    nearly as good but err elsewhere share an ensemble; one that is far better gets all of it.
+    """
+    held = held.double().nan_to_num(-torch.inf)
+    counts = [0] * len(held)
+    for _ in range(members):
+        trials = []
+        for c in range(len(held)):
+            now = torch.tensor([n + (i == c) for i, n in enumerate(counts)]).to(held)
+            weight = (now / now.sum()).log()
+            trials.append(float((held + weight[:, None]).logsumexp(0).mean()))
+        counts[max(range(len(held)), key=trials.__getitem__)] += 1
+    return counts
+
+
+def _trained(
+    data: Data,
+    plan: Plan,
+    body: Candidate,
+    head: MakeHead,
+    seeds: Sequence[int],
+    watch: Watch | None,
+    start: Callable[[Any], None],
+) -> Trained:
+    count = len(seeds)
+    new = stack(lambda lead: Network(body.make(lead), head(body.features, lead)), seeds)
+    with torch.no_grad():
+        start(new.head)
+    new = new.to(data.x)  # in the rows' precision, whatever torch's default is
+    weight = None if data.weight is None else data.weight.expand(count, -1)
+    some = slice(None, LOOKED)
+    held = None if data.held_weight is None else _each(data.held_weight[some], count)
+    return train(
+        new,
+        Rows(_each(data.x, count), _each(data.y, count), weight),
+        Rows(_each(data.held_x[some], count), _each(data.held_y[some], count), held),
+        plan.recipe,
+        seeds=seeds,
+        score=held_out_nll,
+        watch=watch,
+    )
+
+
+def _each(x: Tensor, count: int) -> Tensor:
+    return x.expand(count, *x.shape)
+
+
+@torch.no_grad()
+def _routed(network: Network, data: Data, routing: str) -> Routed:
+    """Bind the belief to the features; score what may predict."""
+    head: Any = network.head
+    bound = refit(head, Features(network, data.x, data.y, data.weight))
+    held_y = _each(data.held_y[:LOOKED], len(head.log_alpha))
+    psi = features(network, data.held_x[:LOOKED])
+    held: dict[str, Tensor] = {}
+    for route in _allowed(head, routing, data.weight is not None):
+        if route == "hybrid":
+            mine = features(network, data.x[:ADDED])
+            with torch.enable_grad():
+                bound.add(mine, _each(data.y[:ADDED], len(mine)), validation=(psi, held_y))
+        log_p = (head(psi) if route == "free" else bound(psi)).log_prob(held_y)
+        held[route] = log_p if log_p.dim() == 2 else log_p.sum(-1)
+        if data.held_weight is not None:
+            held[route] = held[route] * data.held_weight[:LOOKED]
+    # What has been scored is what predicts: more rows must not move alpha and noise.
+    return Routed(bound.keep(), held)
+
+
+def _allowed(head: Head, routing: str, weighted: bool) -> tuple[str, ...]:
+    """The routes to compare, a hybrid last: it changes what `bound` predicts with."""
+    if routing != "auto":
+        return (routing,)
+    if not isinstance(head.likelihood, GaussianLikelihood):
+        return ("free",)
+    # The leave-one-out score of a hybrid weighs all rows alike.
+    return ("free", "closed") if weighted else ("free", "closed", "hybrid")
+
+
+def _include(bound: Refit, network: Network, data: Data) -> None:
+    """Let the posterior see the held-out rows, too, now that they have decided."""
+    for psi, y in Features(network, data.held_x, data.held_y):
+        bound.update(psi, y)
+
+
+@torch.no_grad()
+def features(network: Network, x: Tensor) -> Tensor:
+    """psi of each member, (M, N, H), for rows x (N, D) that all of them share."""
+    head: Any = network.head
+    count = len(head.log_alpha)
+    return torch.cat([network.body(_each(part, count)) for part in x.split(CHUNK)], -2)
+
+
+class Features:
+    """Batches (psi, y) or (psi, y, weight) of a stack, as often as asked."""
+
+    def __init__(self, network: Network, x: Tensor, y: Tensor, weight: Tensor | None = None):
+        self.network, self.rows = network, (x, y, *(() if weight is None else (weight,)))
+
+    def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
+        for x, *others in zip(*(part.split(CHUNK) for part in self.rows), strict=True):
+            psi = features(self.network, x)
+            yield psi, *(_each(other, len(psi)) for other in others)
+
+
+@torch.no_grad()
+def _joined(first: Network, more: Network) -> Network:
+    """Two stacks as one."""
+    both, one = copy.deepcopy(first), len(next(first.head.parameters()))
+    two = len(next(more.head.parameters()))
+    module: Any
+    other: Any
+    for module, other in zip(both.modules(), more.modules(), strict=True):
+        if getattr(module, "replicates", None):
+            module.replicates = (one + two,)
+        for name, p in module._parameters.items():
+            if p is not None:
+                together = torch.cat([p, other._parameters[name]])
+                module._parameters[name] = nn.Parameter(together, p.requires_grad)
+        for name, b in module._buffers.items():
+            if b is not None and b.dim() and len(b) == one:
+                module._buffers[name] = torch.cat([b, other._buffers[name]])
+    return both

@@ -1,0 +1,247 @@
+"""A fitted model: from a table's codes to a predictive, without the estimator around it.
+
+`Spec` is all of it that is not a number in a tensor, as plain JSON; `Model` holds the tensors.
+A spec and a state are a file.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..added import Added
+from ..beliefs import Moments
+from ..blending import blend
+from ..checks import must
+from ..covariances import Diag, Scaled
+from ..head import Head
+from ..heads import ClassificationHead, CountHead, OrdinalHead, RegressionHead
+from ..predictive import Categorical, Ordered
+from ..readout import Readout
+from ..refit import Refit, Statistics
+from ..rows import intercept
+from .encoder import Encoder
+from .fitting import CHUNK, Members
+from .recipes import Candidate, Lead, candidates, paper
+
+COUNTS = ("poisson", "negbinomial")
+STATISTICS = ("gram", "cross", "square", "count")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What is to be made before tensors can fill it."""
+
+    likelihood: str
+    covariance: str
+    beta: float
+    outputs: int  # targets, classes or levels
+    recipe: str
+    body: str | list[int]  # of the candidates that the estimator was given
+    layout: dict[str, int]  # of the encoder
+    parts: list[tuple[str, list[str]]] = field(default_factory=list)  # body, routes of its members
+    tried: dict[str, float] = field(default_factory=dict)
+    bias: bool = True
+    floor: float = 1e-6
+    noise: float = 0.5
+
+    def head(self, features: int, lead: Lead) -> Head:
+        """A head for the likelihood."""
+        how: dict[str, Any] = {"covariance": self.covariance, "replicates": lead}
+        how["floor"] = self.floor
+        if self.likelihood == "gaussian":
+            return RegressionHead(
+                features, self.outputs, beta=self.beta, noise=self.noise, bias=self.bias, **how
+            )
+        if self.likelihood in COUNTS:
+            return CountHead(features, self.likelihood, **how)
+        if self.likelihood == "ordinal":
+            return OrdinalHead(features, self.outputs, **how)
+        # Two classes need one latent only: one probit against the other is the same probit.
+        kind = "probit" if self.likelihood == "ova" and self.outputs == 2 else self.likelihood
+        return ClassificationHead(features, self.outputs, kind, beta=self.beta, **how)
+
+    @property
+    def bodies(self) -> list[str]:
+        """Of each member."""
+        return [body for body, routes in self.parts for _ in routes]
+
+    @property
+    def routes(self) -> list[str]:
+        """Of each member."""
+        return [route for _, routes in self.parts for route in routes]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON; `Spec(**json)` reads it."""
+        return asdict(self)
+
+
+class Part(nn.Module):
+    """The members of one body: a stack, its readout, and what its posterior knows of the data."""
+
+    def __init__(self, spec: Spec, found: Candidate, routes: list[str]):
+        super().__init__()
+        members, self.routes = len(routes), routes
+        self.body = found.make((members,))
+        self.head = spec.head(found.features, (members,))
+        likelihood: Any = self.head.likelihood
+        latents = likelihood.latents
+        self.readout = Readout(likelihood, members, latents, found.features)
+        h = found.features + int(intercept(self.head))
+        shapes = {
+            "gram": (members, h, h),
+            "cross": (members, latents, h),
+            "square": (members, latents),
+            "count": (),
+            "alpha": (members, latents),
+            "noise": (members, latents),
+            "added": (members, latents, h),
+            "added_noise": (members, latents),
+        }
+        for name, shape in shapes.items():
+            self.register_buffer(f"kept_{name}", torch.zeros(shape, dtype=torch.float64))
+        self._bound: Refit | None = None
+
+    @torch.no_grad()
+    def put(self, members: Members) -> None:
+        """Take over what was trained."""
+        self.body.load_state_dict(members.network.body.state_dict())
+        self.head.load_state_dict(members.network.head.state_dict())
+        self.hold(members.bound)
+
+    @torch.no_grad()
+    def hold(self, bound: Refit) -> None:
+        """Keep a posterior, and predict with it where a member's route says so."""
+        kept = {name: getattr(bound.statistics, name) for name in STATISTICS}
+        kept |= {"alpha": bound.alpha, "noise": bound.noise}
+        if bound.added is not None:
+            cov: Any = bound.added.cov
+            kept["added"] = cov.base.var * cov.by.square()[..., None]
+            kept["added_noise"] = bound.added.noise
+        for name, tensor in kept.items():
+            self.get_buffer(f"kept_{name}").copy_(tensor)
+        self._bound = None
+        self.readout.put(self.head, self.bound, self.routes)
+
+    @property
+    def bound(self) -> Refit:
+        """The posterior over the last layer, from its sums."""
+        if self._bound is None:
+            sums = Statistics(*(self.get_buffer(f"kept_{name}") for name in STATISTICS))
+            hyper = self.get_buffer("kept_alpha"), self.get_buffer("kept_noise")
+            self._bound = Refit(self.head, sums, hyper)
+            if "hybrid" in self.routes:
+                added, noise = self.get_buffer("kept_added"), self.get_buffer("kept_added_noise")
+                self._bound.added = Added(Scaled(Diag(added), torch.ones_like(noise)), noise)
+        return self._bound
+
+    def features(self, x: Tensor) -> Tensor:
+        """psi of each member, (M, N, H), of encoded rows (N, D)."""
+        out: Tensor = self.body(x.expand(len(self.routes), *x.shape))
+        return out
+
+
+class Model(nn.Module):
+    """Encoder and members, to the predictive of their exact mixture.
+
+    Args:
+        spec: what it is.
+        body: the module, where the body is the user's own.
+    """
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, spec: Spec, body: nn.Module | None = None):
+        super().__init__()
+        self.spec = spec
+        self.encoder = Encoder.from_layout(spec.layout)
+        self.parts = nn.ModuleList(
+            Part(spec, _candidate(spec, name, self.encoder, body), routes)
+            for name, routes in spec.parts
+        )
+        shape = (spec.outputs,) if spec.likelihood == "gaussian" and spec.outputs > 1 else ()
+        self.register_buffer("shift", torch.zeros(shape, dtype=torch.float64))
+        self.register_buffer("scale", torch.ones(shape, dtype=torch.float64))
+
+    @property
+    def each(self) -> list[Part]:
+        """The parts, by their type."""
+        return [part for part in self.parts if isinstance(part, Part)]
+
+    @torch.no_grad()
+    def put(self, found: list[Members]) -> "Model":
+        """Take over what was trained."""
+        for part, members in zip(self.each, found, strict=True):
+            part.put(members)
+        return self.eval()
+
+    def forward(self, codes: Tensor) -> Any:
+        """Mean and standard deviation of each row of codes (N, D), or class probabilities (N, K).
+
+        In the target's own units, as plain tensors: this is what `torch.export` takes.
+        """
+        return summary(self.dist(codes))
+
+    def dist(self, codes: Tensor) -> Any:
+        """`predictive` in one piece and with gradients, which a graph needs."""
+        return self._blended([self._moments(codes)])
+
+    @torch.no_grad()
+    def predictive(self, codes: Tensor) -> Any:
+        """The predictive of each row of codes (N, D), in the target's own units."""
+        return self._blended([self._moments(some) for some in codes.split(CHUNK)])
+
+    def _moments(self, codes: Tensor) -> list[Moments]:
+        """q(f) of the members of each part."""
+        x = self.encoder(codes)
+        return [part.readout.message(part.features(x)) for part in self.each]
+
+    def _blended(self, chunks: list[list[Moments]]) -> Any:
+        found = []
+        for part, some in zip(self.each, zip(*chunks, strict=True), strict=True):
+            mean = torch.cat([m.mean for m in some], -1)
+            var = torch.cat([m.var for m in some], -1)
+            found.append(part.readout.predict(Moments(mean, var)))
+        return blend(found, self.shift, self.scale)
+
+    @torch.no_grad()
+    def over(self, name: str, codes: Tensor) -> Tensor:
+        """Mean over the members of what the posterior says: "ood_score" or "epistemic"."""
+        chunks = []
+        for some in codes.split(CHUNK):
+            x = self.encoder(some)
+            each = [getattr(part.bound, name)(part.features(x)) for part in self.each]
+            chunks.append(torch.cat(each).double().mean(0))
+        return torch.cat(chunks)
+
+    def update(self, codes: Tensor, y: Tensor) -> None:
+        """Let the posteriors see more rows, targets in units of `shift` and `scale`."""
+        x = self.encoder(codes)
+        for part in self.each:
+            psi = part.features(x).detach()
+            part.hold(part.bound.update(psi, y.expand(len(psi), *y.shape)))
+
+
+def summary(p: Any) -> Any:
+    """A predictive as tensors, float64: its probabilities, or its mean and standard deviation."""
+    if isinstance(p, Categorical | Ordered):
+        return p.probs.double()
+    return p.mean.double(), p.stddev.double()
+
+
+def _candidate(spec: Spec, name: str, encoder: Encoder, body: nn.Module | None) -> Candidate:
+    """The body of that name."""
+    must(
+        name != "yours" or body is not None,
+        "body",
+        "be given again for a model whose body is your own module",
+        None,
+        "Use scroll.load(path, body=module): a file holds numbers, not code.",
+    )
+    if spec.recipe == "paper":
+        found = paper(encoder.plain).candidates
+    else:
+        found = candidates(body if body is not None else spec.body, encoder.plain, encoder.ranked)
+    return next(c for c in found if c.name == name)

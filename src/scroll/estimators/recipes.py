@@ -1,0 +1,147 @@
+"""What an estimator trains: its candidate bodies, and how. One default for every table."""
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..bodies import ARCHITECTURES, MLP, Matern, Stacked, Tabular
+from ..checks import must, refusal
+from ..training import Recipe
+
+Lead = tuple[int, ...]
+Make = Callable[[Lead], nn.Module]
+Body = str | Sequence[int] | nn.Module
+
+DROPOUT = 0.05
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A body to try: how to make a stack of it, and how many features it gives."""
+
+    name: str
+    make: Make
+    features: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Candidates, of which held-out rows choose one, and how each is trained."""
+
+    candidates: tuple[Candidate, ...]
+    recipe: Recipe
+    mixes: bool = True  # whether the members of an ensemble may differ in their body
+    scaled: bool = True  # whether the target has unit spread
+    bias: bool = True
+    floor: float = 1e-6
+    noise: float = 0.5
+
+
+def default(body: Body, plain: int, ranked: int) -> Plan:
+    """The recipe of `docs/recipe.md`."""
+    how = Recipe(
+        steps=3000,
+        lr=5e-3,
+        decay=0.0,
+        every=20,
+        patience=15,
+        batch=256,
+        schedule="one-cycle",
+        weight_decay=0.1,
+        average=50,
+    )
+    return Plan(candidates(body, plain, ranked), how)
+
+
+def paper(plain: int) -> Plan:
+    """The paper's: 50 units without biases, four architectures, Adam on all rows at once."""
+    found = tuple(Candidate(a, partial(_paper_body, plain, a), 50) for a in ARCHITECTURES)
+    how = Recipe(steps=6000)
+    return Plan(found, how, mixes=False, scaled=False, bias=False, floor=1e-4, noise=1.0)
+
+
+def _paper_body(inputs: int, architecture: str, lead: Lead) -> nn.Module:
+    return _First(inputs, MLP(inputs, 50, architecture=architecture, replicates=lead))
+
+
+class _First(nn.Module):
+    """A body that reads the first columns only."""
+
+    def __init__(self, inputs: int, body: nn.Module):
+        super().__init__()
+        self.inputs, self.body = inputs, body
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.body(x[..., : self.inputs])
+        return out
+
+
+def candidates(body: Body, plain: int, ranked: int) -> tuple[Candidate, ...]:
+    """The bodies that a name, widths or a module stands for."""
+    if isinstance(body, nn.Module):
+        return (_users(body, plain),)
+    if isinstance(body, str):
+        known = {"auto": ("smooth", "waves"), "smooth": ("smooth",), "waves": ("waves",),
+                 "matern": ("matern",)}  # fmt: skip
+        if body not in known:
+            names = ", ".join(map(repr, known))
+            raise refusal("body", f"be one of {names}, widths or a module", repr(body))
+        found = known[body] if ranked or body != "auto" else ("smooth",)
+        return tuple(_named(name, plain, ranked) for name in found)
+    widths = tuple(body)
+    must(
+        len(widths) > 0 and all(isinstance(w, int) and w > 0 for w in widths),
+        "body",
+        "be a name, a tuple of positive widths such as (256, 128), or a module",
+        body,
+    )
+    return (Candidate("x".join(map(str, widths)), partial(_layers, plain, widths), widths[-1]),)
+
+
+def _named(name: str, plain: int, ranked: int) -> Candidate:
+    if name == "matern":
+        return Candidate(name, lambda lead: Matern(plain, 512, lead), 512)
+    wavy = name == "waves"
+    return Candidate(
+        name,
+        lambda lead: Tabular(plain, ranked, wavy=wavy, dropout=DROPOUT, replicates=lead),
+        128,
+    )
+
+
+def _layers(plain: int, widths: tuple[int, ...], lead: Lead) -> nn.Module:
+    """SiLU layers of the given widths."""
+    layers: list[nn.Module] = []
+    for a, b in zip((plain, *widths), widths, strict=False):
+        layers += [nn.Linear(a, b), nn.SiLU()]
+    return _First(plain, Stacked(nn.Sequential(*layers), widths[-1], lead))
+
+
+def _users(module: nn.Module, plain: int) -> Candidate:
+    """The user's module, started anew for each member where its layers know how to."""
+    module = copy.deepcopy(module).float()  # the user's stays as it is
+    try:
+        with torch.no_grad():
+            shape = tuple(module(torch.zeros(2, plain, dtype=torch.float32)).shape)
+    except RuntimeError as error:
+        raise refusal(
+            "body",
+            f"take rows of {plain} encoded columns, (N, {plain}) -> (N, features)",
+            f"a module that fails on them: {error}",
+            "Numeric columns count once, categories once each, a column with gaps once more.",
+        ) from error
+    must(len(shape) == 2 and shape[0] == 2, "body", "give features (N, H)", f"shape {shape}")
+
+    def make(lead: Lead) -> nn.Module:
+        for part in module.modules():
+            again: Any = getattr(part, "reset_parameters", None)
+            if again is not None:
+                again()
+        return _First(plain, Stacked(module, shape[1], lead))
+
+    return Candidate("yours", make, shape[1])

@@ -1,0 +1,220 @@
+"""A predictive distribution of a real target, or of a count."""
+
+from math import log
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import _check_y
+from torch import Tensor
+
+from ..checks import must, one_of
+from ..predictive import Mixture
+from .base import Array, Scroll
+from .recipes import Body, Plan
+
+
+class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
+    """Distributions, intervals and a flag for strange inputs from a table.
+
+    Args:
+        covariance: "full", "diag", "lowrank" or "none", the family of the belief's S.
+        routing: what predicts on the trained features: "free", "closed", "hybrid", or "auto",
+            which takes the best of them by held-out score.
+        likelihood: "gaussian", or "poisson" and "negbinomial" for counts.
+        n_members: networks in the ensemble; the predictive is their exact mixture.
+        beta: weight of hard rows in training, between 0 and 1; 0 is the score as it is.
+        recipe: "default", or "paper": its 50 units without biases, by the free route unless
+            `routing` names another.
+        body: "auto" (the better of "smooth" and "waves" by held-out score), "smooth", "waves",
+            "matern", widths such as (256, 128), or your own module.
+        max_steps: of training, at most; None is the recipe's own, as for the next two.
+        batch_size: rows a step.
+        learning_rate: the greatest of the schedule.
+        validation_fraction: of the rows, held out where no `eval_set` is given.
+        device: "cpu", "cuda" or "auto".
+        random_state: a seed or generator; the same seed gives the same model.
+        verbose: 1 shows a progress bar.
+
+    Attributes:
+        model_: the fitted model, a torch module.
+        bodies_: the body of each member.
+        routes_: what each member predicts with.
+        tried_: held-out negative log-likelihood of each body and route, in units of the
+            standardised target.
+        n_features_in_, feature_names_in_: the columns it knows.
+    """
+
+    def __init__(
+        self,
+        covariance: str = "full",
+        routing: str = "auto",
+        likelihood: str = "gaussian",
+        n_members: int = 1,
+        beta: float = 0.0,
+        recipe: str = "default",
+        body: Body = "auto",
+        max_steps: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        validation_fraction: float = 0.2,
+        device: str = "cpu",
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        self.covariance = covariance
+        self.routing = routing
+        self.likelihood = likelihood
+        self.n_members = n_members
+        self.beta = beta
+        self.recipe = recipe
+        self.body = body
+        self.max_steps = max_steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.validation_fraction = validation_fraction
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, eval_set: Any = None
+    ) -> "ScrollRegressor":
+        """Fit to a table.
+
+        Args:
+            X: a data frame (numbers, categories, booleans, missing values) or an array.
+            y: targets, (N,) or (N, K).
+            sample_weight: of each row.
+            eval_set: (X, y) to stop and choose by; otherwise some rows are held out.
+        """
+        one_of("likelihood", self.likelihood, ("gaussian", "poisson", "negbinomial"))
+        target = self._checked(y)
+        held = _pair(eval_set)
+        later = None if held is None else (held[0], self._checked(held[1]))
+        self._fit(X, target, sample_weight, later, labels=False)
+        return self
+
+    def _checked(self, y: Any) -> Array:
+        if y is None:
+            raise ValueError(
+                "This ScrollRegressor estimator requires y to be passed, but the target y is None."
+            )
+        target: Array = _check_y(y, multi_output=True, y_numeric=True, estimator=self)
+        target = np.asarray(target, np.float64)
+        if target.ndim == 2 and target.shape[1] == 1:
+            from sklearn.utils.validation import column_or_1d
+
+            target = column_or_1d(target, warn=True)
+        if self.likelihood != "gaussian":
+            whole = target.ndim == 1 and bool(((target >= 0) & (target == np.round(target))).all())
+            must(whole, "y", "hold counts 0, 1, 2, ...", "other numbers")
+        return target
+
+    def _likelihood(self) -> str:
+        return self.likelihood
+
+    def _outputs(self, y: Array) -> int:
+        return 1 if y.ndim == 1 else y.shape[1]
+
+    def _units(self, y: Array, plan: Plan) -> tuple[Any, Any]:
+        """Mean and spread of the target: training sees neither."""
+        if self.likelihood != "gaussian":
+            return 0.0, 1.0
+        shift, spread = y.mean(0), y.std(0)
+        # A target that is constant but for rounding is known to within a millionth of itself.
+        least = 1e-6 * np.maximum(np.abs(shift), 1e-300 if np.any(shift) else 1.0)
+        constant = spread <= 1e-12 * np.abs(shift)
+        scale = np.where(constant, least, spread)
+        return shift, scale if plan.scaled else np.where(constant, least, 1.0)
+
+    def _target(self, y: Array, shift: Any, scale: Any, seed: int) -> Tensor:
+        if self.likelihood != "gaussian":
+            return torch.from_numpy(y).float()
+        unit = (y - shift) / scale
+        still = (y == y[:1]).all(0) & (np.abs(unit) < 1e-3).all(0)
+        if np.any(still):  # nothing to learn but that it is constant: a spread of one, in its unit
+            unit = np.where(still, np.random.default_rng(seed).normal(size=unit.shape), unit)
+        return torch.from_numpy(unit).float()
+
+    def _start(self, head: Any, y: Tensor) -> None:
+        """Counts start at their mean rate."""
+        if self.likelihood != "gaussian":
+            head.bias.fill_(log(max(float(y.mean()), 1e-3)))
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The predictive mean, (N,) or (N, K); with its standard deviation if asked."""
+        p = self.predict_dist(X)
+        mean = p.mean.double().numpy()
+        return (mean, p.stddev.double().numpy()) if return_std else mean
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Array, Array]:
+        """Lower and upper end of the central interval of the given coverage."""
+        low, high = self.predict_dist(X).interval(coverage)
+        return low.double().numpy(), high.double().numpy()
+
+    def predict_quantiles(self, X: Any, q: Any) -> Array:
+        """Quantiles at levels q: (N, Q), or (N, K, Q); (N,) for a single level."""
+        found: Array = self.predict_dist(X).quantile(q).double().numpy()
+        return found
+
+    def variance_parts(self, X: Any) -> tuple[Array, Array]:
+        """The predictive variance as (aleatoric, epistemic), each (N,) or (N, K).
+
+        Epistemic is what the posterior of the trained features leaves open, and how far the
+        members are apart; aleatoric is the rest.
+        """
+        must(
+            self.likelihood == "gaussian",
+            "likelihood",
+            "be 'gaussian' for variance_parts",
+            repr(self.likelihood),
+        )
+        codes = self._new(X)
+        p = self.model_.predictive(codes)
+        total = p.variance
+        known = self.model_.over("epistemic", codes) * self.model_.scale.square()
+        apart = p.parts.mean.var(0, unbiased=False) if isinstance(p, Mixture) else 0.0
+        epistemic = torch.minimum(known + apart, total)
+        return (total - epistemic).numpy(), epistemic.numpy()
+
+    def update(self, X: Any, y: Any) -> "ScrollRegressor":
+        """Learn from more rows, as if the posterior had seen them from the start.
+
+        The body stays as it is. Members on the free route have no posterior to update.
+        """
+        codes, target = self._new(X), self._checked(y)
+        must(
+            any(route != "free" for route in self.routes_),
+            "routing",
+            "bind at least one member to the posterior for update",
+            f"routes {self.routes_}",
+            "Fit with routing='closed' or routing='hybrid'.",
+        )
+        shift, scale = self.model_.shift.numpy(), self.model_.scale.numpy()
+        rows = torch.from_numpy((target - shift) / scale).float()
+        must(len(rows) == len(codes), "y", f"have {len(codes)} rows, as X", len(rows))
+        self.model_.update(codes, rows)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags
+
+
+def _pair(eval_set: Any) -> Any:
+    """One pair (X, y), also where it comes in a list, as boosting libraries have it."""
+    if eval_set is None:
+        return None
+    if isinstance(eval_set, list) and len(eval_set) == 1:
+        (eval_set,) = eval_set
+    must(
+        isinstance(eval_set, tuple | list) and len(eval_set) == 2,
+        "eval_set",
+        "be one pair (X, y)",
+        type(eval_set).__name__,
+    )
+    return tuple(eval_set)

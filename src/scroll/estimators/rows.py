@@ -1,0 +1,77 @@
+"""Rows before training: weights as counts, an order that does not depend on how they came, and a
+part held out."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+class Split(NamedTuple):
+    """Which rows to train on, how often or how much each counts, and which are held out."""
+
+    train: Array
+    held: Array
+    weight: Array | None  # of the training rows, of mean one
+    held_weight: Array | None
+
+
+def split(
+    codes: Array, y: Array, weight: Array | None, fraction: float, seed: int, labels: bool
+) -> Split:
+    """A split that sees the rows as a set: shuffled or repeated rows give the same model.
+
+    Equal rows are held out together or not at all, so that none is tested on its own copy. Whole
+    weights are counts, as if the row stood there so often; others weigh its score.
+    """
+    rows = np.arange(len(codes))
+    if weight is not None:
+        rows = rows[weight > 0]
+        kept = weight[rows]
+        if np.array_equal(kept, np.round(kept)) and kept.sum() <= 10 * len(kept) + 100:
+            rows, weight = np.repeat(rows, kept.astype(int)), None
+    marks = _marks(codes, y)[rows]
+    rows = rows[np.argsort(marks, kind="stable")]
+    _, group = np.unique(np.sort(marks), return_inverse=True)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(group.max() + 1)[group]  # of the groups
+    held = _held(order, y[rows] if labels else None, fraction) if fraction else order < 0
+    train = rows[~held][rng.permutation((~held).sum())]
+    rows = rows[held] if held.any() else train
+    return Split(train, rows, _mean_one(weight, train), _mean_one(weight, rows))
+
+
+def _held(order: Array, labels: Array | None, fraction: float) -> Array:
+    """The first groups of each class, or of all, up to a share of its rows; one at least."""
+    held = np.zeros(len(order), bool)
+    for label in [None] if labels is None else np.unique(labels):
+        (mine,) = np.nonzero(order >= 0 if label is None else labels == label)
+        mine = mine[np.argsort(order[mine], kind="stable")]
+        last = order[mine][max(round(fraction * len(mine)) - 1, 0)]
+        few = len(np.unique(order[mine])) < 3 or round(fraction * len(mine)) == 0
+        held[mine] = (order[mine] <= last) & (not few)
+    if not held.any() and len(np.unique(order)) > 2:
+        held = order == 0
+    return held
+
+
+def _mean_one(weight: Array | None, rows: Array) -> Array | None:
+    if weight is None:
+        return None
+    mine = weight[rows]
+    return mine / mine.mean()
+
+
+def _marks(codes: Array, y: Array) -> Array:
+    """A number for each row, from its content alone; of a target its rank, which has no unit."""
+    mark = np.zeros(len(codes), np.uint64)
+    ranks = [np.unique(part, return_inverse=True)[1] for part in y.reshape(len(y), -1).T]
+    columns = [*codes.T, *ranks]
+    with np.errstate(over="ignore"):
+        for column in columns:
+            bits = np.ascontiguousarray(column, np.float64).view(np.uint64)
+            mark = (mark ^ bits ^ (bits >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15)
+            mark ^= mark >> np.uint64(32)
+    return mark

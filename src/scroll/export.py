@@ -1,0 +1,253 @@
+"""A fitted estimator as one ONNX graph, encoder and all. Needs the extra `scroll-torch[export]`.
+
+The graph is that of `Model.forward` and, for a real target, its quantiles. What ONNX runtimes lack
+in float64, Phi and its logarithm, is written here in operations that they have.
+"""
+
+import contextlib
+import json
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.polynomial import Chebyshev, Polynomial
+from torch import Tensor, nn
+
+from .checks import must
+from .estimators.model import COUNTS, Model, summary
+from .estimators.persist import written
+from .predictive import Mixture
+
+_DOUBLE = 11  # onnx.TensorProto.DOUBLE
+KEY = "scroll"  # of the metadata
+CENTRE, DEGREE = 3.75, 18  # of the polynomial for erfcx: 1e-13
+PARTS, ROUNDS, POLISH = 16, 6, 2  # of the search for a quantile: 16^-6 of its bracket, then Newton
+
+
+def export_onnx(
+    estimator: Any, path: str | Path, quantiles: Sequence[float] = (0.05, 0.5, 0.95)
+) -> None:
+    """Write a fitted estimator as an ONNX graph, whole or not at all.
+
+    Input `codes` (N, D), float64: numbers as they are, a category as its index in the metadata's
+    list (one beyond the last where it is none of them), NaN where missing. Outputs, float64:
+    `probabilities` (N, K) of a classifier; `mean` and `std` (N,) of a regressor, with `quantiles`
+    (N, Q); of several targets (N, K) and (N, K, Q). N is free.
+
+    `json.loads` of the metadata's "scroll" gives the columns with their categories, the levels of
+    the quantiles and the classes.
+
+    Args:
+        estimator: a fitted `ScrollRegressor` or `ScrollClassifier`.
+        path: of the file.
+        quantiles: levels, of a real target; none for (). Counts and classes have none in the graph.
+    """
+    onnx = _onnx()
+    model: Model = estimator.model_
+    levels = list(map(float, np.ravel(quantiles)))
+    inside = all(0 < level < 1 for level in levels)
+    must(inside, "quantiles", "lie strictly between 0 and 1", levels, "95 % is 0.95.")
+    real = model.spec.likelihood == "gaussian"
+    levels = levels if real else []
+    names = ["mean", "std"] if real or model.spec.likelihood in COUNTS else ["probabilities"]
+    file = _traced(_Graph(model, levels).eval(), [*names, "quantiles"] if levels else names)
+    onnx.helper.set_model_props(file, {KEY: json.dumps(_metadata(estimator, levels))})
+    written(Path(path), file.SerializeToString())
+
+
+def _traced(graph: "_Graph", names: list[str]) -> Any:
+    """The ONNX file of a graph whose outputs have those names."""
+    # two rows, as one would be taken for the only number there is
+    codes = torch.zeros(2, graph.model.encoder.columns, dtype=torch.float64)
+    with _quiet(), torch.no_grad():
+        rows = ({0: torch.export.Dim("N")},)
+        made: Any = torch.onnx.export(
+            torch.export.export(graph, (codes,), dynamic_shapes=rows),
+            (codes,),
+            input_names=["codes"],
+            custom_translation_table=_translations(),
+            dynamo=True,
+            verbose=False,
+        )
+    # Torch calls its values "mean" too; and each node tells where in whose folders it was written.
+    for i, node in enumerate(made.model.graph):
+        node.metadata_props.clear()
+        for j, out in enumerate(node.outputs):
+            out.name = f"v{i}_{j}"
+    for out, name in zip(made.model.graph.outputs, names, strict=True):
+        out.name = name
+    file = made.model_proto
+    del file.graph.value_info[:], file.graph.metadata_props[:]
+    for value in (*file.graph.input, *file.graph.output):
+        del value.metadata_props[:]
+        value.type.tensor_type.shape.dim[0].dim_param = "N"
+    return file
+
+
+def _onnx() -> Any:
+    try:
+        import onnx
+        import onnxscript  # noqa: F401  torch needs it
+    except ImportError as missing:
+        raise ImportError(
+            f"`{missing.name}` must be installed to export, but got none. "
+            "Install it with pip install 'scroll-torch[export]'."
+        ) from missing
+    return onnx
+
+
+def _metadata(estimator: Any, levels: list[float]) -> dict[str, Any]:
+    from . import __version__
+
+    classes = getattr(estimator, "classes_", None)
+    return {
+        "version": __version__,
+        "estimator": type(estimator).__name__,
+        "likelihood": estimator.model_.spec.likelihood,
+        "columns": estimator.table_.to_json()["columns"],
+        "quantiles": levels,
+        "classes": None if classes is None else classes.tolist(),
+    }
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Torch's exporter speaks of its own future, of which a user here has no choice."""
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        log.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            log.setLevel(level)
+
+
+class _Graph(nn.Module):
+    """What is exported: the model's summary, and quantiles at Q levels.
+
+    Levels above a half are mirrored: a small tail keeps its digits where one minus it does not.
+    """
+
+    sign: Tensor
+    tail: Tensor
+    deviate: Tensor
+
+    def __init__(self, model: Model, levels: list[float]):
+        super().__init__()
+        self.model = model
+        q = torch.tensor(levels, dtype=torch.float64)
+        self.register_buffer("sign", 1 - 2 * (q > 0.5).double())
+        self.register_buffer("tail", torch.minimum(q, 1 - q))
+        self.register_buffer("deviate", torch.special.ndtri(self.tail))
+
+    def forward(self, codes: Tensor) -> Any:
+        p = self.model.dist(codes)
+        out = summary(p)
+        if not len(self.tail):
+            return out
+        parts = p.parts if isinstance(p, Mixture) else p
+        mean, std = parts.mean[..., None] * self.sign, parts.stddev[..., None]
+        each = mean + std * self.deviate
+        if isinstance(p, Mixture):
+            each = _search(mean, std, each, self.tail)
+        return (*out, each * self.sign)
+
+
+def _search(mean: Tensor, std: Tensor, each: Tensor, tail: Tensor) -> Tensor:
+    """x with 1/M sum_m Phi((x - mean_m) / std_m) = tail, between the members' own (M, ..., Q).
+
+    The bracket is cut into many parts at a time, so that the graph stays short.
+    """
+    low, high = each.amin(0), each.amax(0)
+    cuts = torch.arange(1, PARTS, dtype=low.dtype, device=low.device) / PARTS
+    for _ in range(ROUNDS):
+        x = low[..., None] + (high - low)[..., None] * cuts
+        below = torch.special.ndtr((x - mean[..., None]) / std[..., None]).mean(0) < tail[..., None]
+        step = (high - low) / PARTS
+        low = low + step * below.sum(-1)
+        high = low + step
+    x = (low + high) / 2
+    for _ in range(POLISH):
+        z = (x - mean) / std
+        density = ((-z.square() / 2).exp() / (std * sqrt(2 * torch.pi))).mean(0)
+        better = x - (torch.special.ndtr(z).mean(0) - tail) / density
+        # no density, no step; and none out of the bracket
+        better = torch.where(density > 0, better, x)
+        x = torch.minimum(torch.maximum(better, low), high)
+    return x
+
+
+def _translations() -> dict[Any, Any]:
+    """Phi, its logarithm and exp(x) - 1 in operations that ONNX runtimes have, for torch's own.
+
+    They hold erf in float32 at best, whose tails are not enough for a quantile.
+    """
+    from onnxscript import opset18
+
+    op: Any = opset18  # its types know no more than that
+
+    def number(value: float, like: Any) -> Any:
+        return op.CastLike(op.Constant(value_float=value), like)
+
+    def constant(value: float) -> Any:
+        return op.Constant(value=_onnx().helper.make_tensor("c", _DOUBLE, (), [value]))
+
+    def half_erfcx(x: Any) -> Any:
+        """exp(x^2) erfc(x) / 2, x >= 0: a polynomial in (x - c)/(x + c), over 1 + 2x."""
+        centre = constant(CENTRE)
+        u = op.Div(op.Sub(x, centre), op.Add(x, centre))
+        first, *rest = reversed(_COEFFICIENTS)
+        out = constant(first)
+        for c in rest:
+            out = op.Add(op.Mul(out, u), constant(c))
+        return op.Div(out, op.Add(constant(2.0), op.Mul(constant(4.0), x)))
+
+    def parts(z: Any) -> tuple[Any, Any, Any]:
+        """x = |z| / sqrt(2) in float64, its square, and whether z is on the left."""
+        wide = op.Cast(z, to=_DOUBLE)
+        x = op.Mul(op.Abs(wide), constant(sqrt(0.5)))
+        return x, op.Mul(x, x), op.Less(wide, constant(0.0))
+
+    def ndtr(z: Any) -> Any:
+        x, square, left = parts(z)
+        tail = op.Mul(op.Exp(op.Neg(square)), half_erfcx(x))
+        return op.CastLike(op.Where(left, tail, op.Sub(constant(1.0), tail)), z)
+
+    def log_ndtr(z: Any) -> Any:
+        x, square, left = parts(z)
+        tail = op.Sub(op.Log(half_erfcx(x)), square)
+        right = op.Log(op.Sub(constant(1.0), op.Exp(tail)))
+        return op.CastLike(op.Where(left, tail, right), z)
+
+    def expm1(x: Any) -> Any:
+        """(u - 1) x / log u, u = exp x as rounded, where the difference alone loses its digits."""
+        u, one = op.Exp(x), number(1.0, x)
+        plain = op.Sub(u, one)
+        near = op.Where(op.Equal(u, one), x, op.Div(op.Mul(plain, x), op.Log(u)))
+        return op.Where(op.Less(op.Abs(x), number(0.5, x)), near, plain)
+
+    aten = torch.ops.aten
+    return {
+        aten.special_ndtr.default: ndtr,
+        aten.special_log_ndtr.default: log_ndtr,
+        aten.expm1.default: expm1,
+    }
+
+
+def _coefficients() -> list[float]:
+    def scaled(u: Any) -> Any:
+        x = CENTRE * (1 + u) / (1 - u)
+        return (1 + 2 * x) * torch.special.erfcx(torch.from_numpy(x)).numpy()
+
+    found: Any = Chebyshev.interpolate(scaled, DEGREE).convert(kind=Polynomial)
+    return [float(c) for c in found.coef]
+
+
+_COEFFICIENTS = _coefficients()

@@ -1,0 +1,420 @@
+"""The estimators as scikit-learn sees them, and as a careless user does."""
+
+import pickle
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import BayesianRidge
+from sklearn.utils.estimator_checks import estimator_checks_generator
+from torch import nn
+
+from scroll import ScrollClassifier, ScrollRegressor
+from scroll.estimators import CollapsedNoise
+
+pd = pytest.importorskip("pandas")
+
+QUICK = {"max_steps": 40, "random_state": 0}
+pytestmark = pytest.mark.filterwarnings("ignore::scroll.estimators.CollapsedNoise")
+
+
+def table(n=200, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 3))
+    return x, np.sin(2 * x[:, 0]) + x[:, 1] + 0.3 * rng.normal(size=n)
+
+
+def frame(n=200, seed=0):
+    rng = np.random.default_rng(seed)
+    size, kind = rng.normal(50, 20, n), rng.choice(["flat", "house", "loft"], n)
+    new = rng.random(n) < 0.3
+    age = rng.integers(0, 90, n).astype(float)
+    y = 3 * size + 40 * (kind == "house") + 20 * new - 0.2 * age + rng.normal(0, 5, n)
+    age[::7] = np.nan
+    columns = {"size": size, "kind": kind, "new": new, "age": age}
+    x = pd.DataFrame(columns).assign(kind=lambda f: f.kind.where(rng.random(n) > 0.05))
+    return x, y
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    x, y = table()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CollapsedNoise)
+        return ScrollRegressor(n_members=3, **QUICK).fit(x, y)
+
+
+def checks():
+    for kind in (ScrollRegressor, ScrollClassifier):
+        yield from estimator_checks_generator(kind(**QUICK))
+
+
+def _name(part):
+    return part.func.__name__ if hasattr(part, "func") else type(part).__name__
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(checks()), ids=_name)
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learns_own_checks(estimator, check):
+    if _name(check) == "check_array_api_input":
+        pytest.skip("needs SCIPY_ARRAY_API, as every estimator does")
+    check(estimator)
+
+
+def test_everything_that_comes_back(fitted):
+    x, y = table(50, 1)
+    mean, std = fitted.predict(x, return_std=True)
+    p = fitted.predict_dist(x)
+    assert mean.shape == std.shape == (50,)
+    assert mean.dtype == std.dtype == np.float64
+    np.testing.assert_array_equal(mean, fitted.predict(x))
+    np.testing.assert_allclose(std**2, p.variance.numpy())
+    low, high = fitted.predict_interval(x, 0.8)
+    np.testing.assert_allclose(fitted.predict_quantiles(x, [0.1, 0.9]), np.stack([low, high], 1))
+    level = torch.full((50,), 0.1, dtype=torch.float64)
+    torch.testing.assert_close(p.cdf(torch.from_numpy(low)), level, rtol=1e-6, atol=0)
+    draws = fitted.sample(x, 4000, random_state=0)
+    assert draws.shape == (4000, 50)
+    # five standard errors of the mean of 4000 draws
+    assert (np.abs(draws.mean(0) - mean) < 5 * std / 4000**0.5).all()
+    np.testing.assert_array_equal(draws, fitted.sample(x, 4000, random_state=0))
+    aleatoric, epistemic = fitted.variance_parts(x)
+    assert (aleatoric >= 0).all()
+    assert (epistemic > 0).all()
+    np.testing.assert_allclose(aleatoric + epistemic, std**2)
+    assert fitted.score(x, y) > 0.5
+
+
+def test_strange_rows_are_flagged(fitted):
+    x, _ = table(50, 1)
+    usual, strange = fitted.ood_score(x), fitted.ood_score(x + 30)
+    assert usual.shape == (50,)
+    assert np.median(strange) > 5 * np.median(usual)
+
+
+def test_members_are_an_exact_mixture(fitted):
+    x, _ = table(20, 1)
+    p = fitted.predict_dist(x)
+    assert p.parts.mean.shape == (3, 20)
+    assert len(fitted.routes_) == len(fitted.bodies_) == len(fitted.scores_) == 3
+    assert set(fitted.bodies_) <= {"smooth", "waves"}
+    routes = {f"{b}, {r}" for b in ("smooth", "waves") for r in ("free", "closed", "hybrid")}
+    assert set(fitted.tried_) == routes
+
+
+def test_the_same_seed_gives_the_same_model(fitted):
+    x, y = table()
+    again = clone(fitted).fit(x, y)
+    np.testing.assert_array_equal(again.predict(x), fitted.predict(x))
+    other = clone(fitted).set_params(random_state=1).fit(x, y)
+    assert (other.predict(x) != fitted.predict(x)).any()
+
+
+def test_one_member_is_the_first_of_several():
+    x, y = table()
+    one, two = (ScrollRegressor(body="smooth", n_members=m, **QUICK).fit(x, y) for m in (1, 2))
+    first = two.predict_dist(x).parts.mean[0]
+    torch.testing.assert_close(one.predict_dist(x).mean, first, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("routing", ["free", "closed", "hybrid"])
+@pytest.mark.parametrize("covariance", ["full", "diag", "lowrank", "none"])
+def test_routes_and_covariances(routing, covariance):
+    x, y = table()
+    model = ScrollRegressor(covariance=covariance, routing=routing, body="smooth", **QUICK)
+    assert model.fit(x, y).routes_ == [routing]
+    assert np.isfinite(model.predict_dist(x).log_prob(torch.from_numpy(y)).numpy()).all()
+
+
+@pytest.mark.parametrize("body", ["auto", "smooth", "waves", "matern", (32, 16)])
+def test_bodies(body):
+    x, y = table()
+    model = ScrollRegressor(body=body, **QUICK).fit(x, y)
+    assert model.score(x, y) > 0.3
+
+
+def test_a_users_own_module():
+    x, y = table()
+    body = nn.Sequential(nn.Linear(3, 20), nn.Tanh(), nn.Dropout(0.1))
+    before = [p.detach().clone() for p in body.parameters()]
+    model = ScrollRegressor(body=body, n_members=2, max_steps=200, random_state=0).fit(x, y)
+    assert model.bodies_ == ["yours", "yours"]
+    assert model.score(x, y) > 0.5
+    parts = model.predict_dist(x).parts.mean
+    assert (parts[0] != parts[1]).any()
+    for p, q in zip(before, body.parameters(), strict=True):  # it is a pattern, left as it is
+        torch.testing.assert_close(p, q, rtol=0, atol=0)
+    with pytest.raises(ValueError, match="`body` must take rows of 3 encoded columns"):
+        ScrollRegressor(body=nn.Linear(5, 4), **QUICK).fit(x, y)
+
+
+def test_the_papers_recipe():
+    x, y = table(60)
+    model = ScrollRegressor(recipe="paper", n_members=2, **QUICK).fit(x, y)
+    assert len(set(model.bodies_)) == 1
+    assert model.bodies_[0] in ("relu", "relu+LN", "tanh", "tanh+LN")
+    assert model.score(x, y) > 0.5
+
+
+def test_a_frame_as_it_is():
+    x, y = frame()
+    model = ScrollRegressor(max_steps=300, random_state=0).fit(x, y)
+    assert model.feature_names_in_.tolist() == ["size", "kind", "new", "age"]
+    assert model.score(x, y) > 0.9
+    new = x.head(3).assign(kind=["castle", None, "flat"])
+    assert np.isfinite(model.predict(new)).all()
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(x.rename(columns={"age": "years"}))
+    with pytest.raises(ValueError, match="column 'size'"):
+        model.predict(x.astype({"size": object}).assign(size="big"))
+
+
+def test_several_targets():
+    x, y = table()
+    both = np.stack([y, 100 - 50 * y + x[:, 2]], 1)
+    model = ScrollRegressor(max_steps=300, random_state=0).fit(x, both)
+    assert model.predict(x).shape == (200, 2)
+    assert model.predict_quantiles(x, [0.1, 0.5]).shape == (200, 2, 2)
+    assert model.score(x, both) > 0.8
+    assert [part.shape for part in model.variance_parts(x)] == [(200, 2)] * 2
+
+
+def test_counts():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 2))
+    y = rng.poisson(np.exp(1 + x[:, 0]))
+    for likelihood in ("poisson", "negbinomial"):
+        model = ScrollRegressor(likelihood=likelihood, n_members=2, max_steps=150, random_state=0)
+        low, high = model.fit(x, y).predict_interval(x, 0.9)
+        assert 0.8 < ((low <= y) & (y <= high)).mean() <= 1
+        assert model.sample(x, 3).shape == (3, 300)
+        assert (np.log(model.predict(x)) @ (1 + x[:, 0])) > 0
+    with pytest.raises(ValueError, match="`y` must hold counts"):
+        model.fit(x, y - 0.5)
+    with pytest.raises(ValueError, match="`routing` must be 'auto' or 'free'"):
+        model.set_params(routing="closed").fit(x, y)
+
+
+def classes(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 2))
+    return x, np.array(["a", "b", "c"])[
+        np.digitize(x[:, 0] + 0.3 * rng.normal(size=n), [-0.5, 0.5])
+    ]
+
+
+@pytest.mark.parametrize("how", [{}, {"likelihood": "gaussreg"}, {"ordered": True}])
+def test_classes(how):
+    x, y = classes()
+    model = ScrollClassifier(max_steps=200, random_state=0, n_members=2, **how).fit(x, y)
+    probs = model.predict_proba(x)
+    np.testing.assert_allclose(probs.sum(1), 1, rtol=1e-12)
+    np.testing.assert_allclose(np.log(probs), model.predict_log_proba(x), atol=1e-6)
+    assert model.classes_.tolist() == ["a", "b", "c"]
+    assert model.score(x, y) > 0.75
+    assert set(model.sample(x, 5).ravel()) <= {"a", "b", "c"}
+    assert model.ood_score(x).shape == (300,)
+    assert (model.predict_dist(x).mode.numpy() == probs.argmax(1)).all()
+
+
+def test_an_ordered_classifier_knows_the_middle():
+    x, y = classes()
+    model = ScrollClassifier(ordered=True, max_steps=200, random_state=0).fit(x, y)
+    far = model.predict_proba([[5.0, 0.0], [-5.0, 0.0]])
+    assert far[0, 0] < far[0, 1]
+    assert far[1, 2] < far[1, 1]
+
+
+def test_weights_weigh():
+    x, y = table()
+    shifted = np.where(np.arange(200) % 2, y, y + 10)
+    heavy = np.where(np.arange(200) % 2, 1.5, 0.01)
+    model = ScrollRegressor(max_steps=300, random_state=0, routing="free").fit(x, shifted, heavy)
+    odd = np.arange(200) % 2 == 1
+    assert np.abs(model.predict(x) - shifted)[odd].mean() < 1.5
+
+
+def test_an_eval_set_is_not_learned_from():
+    x, y = table()
+    held = table(100, 3)
+    model = ScrollRegressor(routing="closed", body="smooth", **QUICK).fit(x, y, eval_set=held)
+    assert float(model.model_.each[0].bound.statistics.count) == 200
+    listed = ScrollRegressor(routing="closed", body="smooth", **QUICK).fit(x, y, eval_set=[held])
+    np.testing.assert_array_equal(model.predict(x), listed.predict(x))
+    inside = ScrollRegressor(routing="closed", body="smooth", **QUICK).fit(x, y)
+    assert float(inside.model_.each[0].bound.statistics.count) == 200  # the held-out fifth as well
+
+
+def test_update_is_as_if_it_had_been_there():
+    x, y = table(260)
+    model = ScrollRegressor(routing="closed", body="smooth", **QUICK).fit(x[:200], y[:200])
+    before = model.ood_score(x[200:])
+    model.update(x[200:], y[200:])
+    assert (model.ood_score(x[200:]) < before).all()
+    assert float(model.model_.each[0].bound.statistics.count) == 260
+    free = ScrollRegressor(routing="free", body="smooth", **QUICK).fit(x, y)
+    with pytest.raises(ValueError, match="routing='closed'"):
+        free.update(x, y)
+
+
+def test_collapsed_noise_is_a_warning_with_a_remedy(monkeypatch):
+    x, y = table(60)
+    monkeypatch.setattr("scroll.estimators.base.INTERPOLATES", 10.0)
+    with pytest.warns(CollapsedNoise, match="Use routing='auto'"):
+        ScrollRegressor(routing="closed", **QUICK).fit(x, y)
+    monkeypatch.setattr("scroll.diagnosis.COLLAPSED", 1.0)
+    with pytest.warns(CollapsedNoise, match="Here: routing='closed' or 'hybrid', or beta=0.5"):
+        ScrollRegressor(routing="free", **QUICK).fit(x, y)
+
+
+def test_few_rows_do_not_lead_auto_astray():
+    """More features than rows: a posterior that interpolates must not be taken, nor come later."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1060, 4))
+    y = x[:, 0] + 0.5 * rng.normal(size=1060)
+    for n in (30, 60):
+        model = ScrollRegressor(random_state=0, max_steps=300).fit(x[:n], y[:n])
+        score = -model.predict_dist(x[60:]).log_prob(torch.from_numpy(y[60:])).mean()
+        assert score < 3  # the mean predictor's is 1.5
+
+
+def test_equal_rows_are_not_held_out_from_themselves():
+    x, y = table(120)
+    model = ScrollRegressor(routing="hybrid", body="smooth", max_steps=200, random_state=0)
+    one = model.fit(x, y).scores_
+    five = clone(model).fit(x, y, sample_weight=np.full(120, 5)).scores_
+    assert five[0] > one[0] - 0.5
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.floats(-6, 6), st.sampled_from([-1, 1]), st.floats(-1e3, 1e3))
+def test_units_do_not_matter(power, sign, shift):
+    a = sign * 10**power
+    x, y = table(80)
+    model = ScrollRegressor(body="smooth", **QUICK)
+    one, other = (
+        model.fit(x, y).predict_dist(x),
+        clone(model).fit(x, a * y + a * shift).predict_dist(x),
+    )
+    # A negative factor mirrors the target, which a network starts from differently.
+    if sign > 0:
+        scale = float(one.stddev.mean())
+        torch.testing.assert_close(other.mean / a - shift, one.mean, rtol=1e-4, atol=1e-4 * scale)
+        torch.testing.assert_close(other.stddev / abs(a), one.stddev, rtol=1e-3, atol=0)
+    else:
+        assert bool(other.mean.isfinite().all())
+
+
+def _sound(model, x):
+    mean, std = model.predict(x, return_std=True)
+    assert np.isfinite(mean).all()
+    assert np.isfinite(std).all()
+    assert (std > 0).all()
+    assert not np.isnan(model.ood_score(x)).any()
+
+
+CARELESS = {
+    "constant target": lambda x, y: (x, np.full_like(y, 7.0)),
+    "zero target": lambda x, y: (x, np.zeros_like(y)),
+    "constant columns": lambda x, y: (np.ones_like(x), y),
+    "one constant column": lambda x, y: (np.c_[x, np.full(len(x), 3e9)], y),
+    "duplicate rows": lambda x, y: (np.repeat(x[:10], 8, 0), np.repeat(y[:10], 8)),
+    "few rows": lambda x, y: (x[:7], y[:7]),
+    "two rows": lambda x, y: (x[:2], y[:2]),
+    "more columns than rows": lambda x, y: (np.tile(x[:12], 20) + np.arange(60), y[:12]),
+    "huge inputs": lambda x, y: (1e30 * x, y),
+    "tiny inputs": lambda x, y: (1e-30 * x, y),
+    "huge target": lambda x, y: (x, 1e30 * y),
+    "tiny target": lambda x, y: (x, 1e-30 * y),
+    "far target": lambda x, y: (x, 1e9 + y),
+    "an outlier": lambda x, y: (np.r_[x, [[1e9, 0, 0]]], np.r_[y, 0.0]),
+    "float16": lambda x, y: (x.astype(np.float16), y.astype(np.float16)),
+    "integers": lambda x, y: ((10 * x).astype(int), (10 * y).astype(int)),
+    "booleans": lambda x, y: (x > 0, y > 0),
+    "missing values": lambda x, y: (np.where(x > 1, np.nan, x), y),
+    "a missing column": lambda x, y: (np.c_[x, np.full(len(x), np.nan)], y),
+    "lists": lambda x, y: (x.tolist(), y.tolist()),
+}
+
+
+@pytest.mark.parametrize("make", CARELESS.values(), ids=CARELESS)
+def test_careless_tables(make):
+    x, y = make(*table(80))
+    _sound(ScrollRegressor(n_members=2, **QUICK).fit(x, y), x)
+
+
+def test_what_is_constant_is_predicted():
+    x, _ = table(50)
+    mean, std = ScrollRegressor(**QUICK).fit(x, np.full(50, 7.0)).predict(x, return_std=True)
+    np.testing.assert_allclose(mean, 7, rtol=1e-4)
+    assert (std < 1e-3).all()
+
+
+BAD = [
+    ({"routing": "loose"}, "`routing` must be one of"),
+    ({"likelihood": "student"}, "`likelihood` must be one of"),
+    ({"covariance": "block"}, "`covariance` must be one of"),
+    ({"recipe": "mine"}, "`recipe` must be one of"),
+    ({"body": "deep"}, "`body` must be one of"),
+    ({"body": (0, 3)}, "`body` must be a name"),
+    ({"n_members": 0}, "`n_members` must be"),
+    ({"max_steps": -1}, "`max_steps` must be"),
+    ({"validation_fraction": 1.5}, "`validation_fraction` must"),
+    ({"device": "cuda"}, "`device` must be one that is there"),
+]
+
+
+@pytest.mark.parametrize(("how", "words"), BAD)
+def test_bad_parameters(how, words):
+    if how.get("device") == "cuda" and torch.cuda.is_available():
+        pytest.skip("it is there")
+    with pytest.raises(ValueError, match=words):
+        ScrollRegressor(**(QUICK | how)).fit(*table(30))
+
+
+def test_bad_rows():
+    x, y = table(30)
+    model = ScrollRegressor(**QUICK)
+    with pytest.raises(NotFittedError):
+        model.predict(x)
+    with pytest.raises(ValueError, match="infinity"):
+        model.fit(np.where(x > 1, np.inf, x), y)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(x, np.where(y > 0, np.nan, y))
+    with pytest.raises(ValueError, match="`eval_set` must be one pair"):
+        model.fit(x, y, eval_set=x)
+    with pytest.raises(ValueError, match="at least two classes"):
+        ScrollClassifier(**QUICK).fit(x, np.zeros(30))
+    with pytest.raises(ValueError, match="hold the classes of training"):
+        ScrollClassifier(**QUICK).fit(x, y > 0, eval_set=(x, np.full(30, 5)))
+
+
+def test_pickle_and_joblib(fitted, tmp_path):
+    x, _ = table(20, 1)
+    for copy in (pickle.loads(pickle.dumps(fitted)), _through_joblib(fitted, tmp_path)):
+        np.testing.assert_array_equal(copy.predict(x), fitted.predict(x))
+        np.testing.assert_array_equal(copy.ood_score(x), fitted.ood_score(x))
+
+
+def _through_joblib(model, folder):
+    joblib.dump(model, folder / "model.joblib")
+    return joblib.load(folder / "model.joblib")
+
+
+def test_a_line_is_what_bayesian_ridge_makes_of_it():
+    """On a line with constant noise, distributions agree with a model made for it."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 2))
+    y = 2 + x @ [1.0, -3.0] + 0.5 * rng.normal(size=400)
+    mean, std = BayesianRidge().fit(x, y).predict(x, return_std=True)
+    ours, spread = (
+        ScrollRegressor(random_state=0, max_steps=500).fit(x, y).predict(x, return_std=True)
+    )
+    assert np.abs(ours - mean).mean() < 0.15
+    assert 0.8 < np.median(spread / std) < 1.2

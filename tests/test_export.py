@@ -1,0 +1,230 @@
+"""Graphs: what onnxruntime and torch.export compute is what the estimator computes."""
+
+import builtins
+import json
+import warnings
+
+import numpy as np
+import pytest
+import scipy.special
+import torch
+
+import scroll
+from scroll.estimators import ScrollClassifier, ScrollRegressor
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxscript")
+ort = pytest.importorskip("onnxruntime")
+pd = pytest.importorskip("pandas")
+
+from scroll.export import _traced, export_onnx  # noqa: E402
+
+LEVELS = (0.001, 0.05, 0.5, 0.95, 1 - 1e-6)
+SMALL = {"max_steps": 40, "random_state": 0}
+
+
+@pytest.fixture(autouse=True)
+def _single(_float64_and_seed):
+    torch.set_default_dtype(torch.float32)  # as users have it
+
+
+def table(rows=80, seed=0):
+    """Numbers, numbers with gaps, text with gaps, booleans; and noise enough to be uncertain."""
+    rng = np.random.default_rng(seed)
+    x = pd.DataFrame(rng.normal(size=(rows, 2)), columns=["a", "b"])
+    x.loc[::5, "b"] = np.nan
+    x["kind"] = rng.choice(["u", "v", "w", None], rows)
+    x["flag"] = rng.random(rows) < 0.5
+    return x, x["a"].to_numpy() + (x["kind"] == "u") + 0.3 * rng.normal(size=rows)
+
+
+def exported(estimator, path, quantiles=LEVELS):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        estimator.export_onnx(path, quantiles)
+    return ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+def run(session, estimator, x):
+    names = [out.name for out in session.get_outputs()]
+    codes = estimator.table_.codes(x).astype(np.float64)
+    return dict(zip(names, session.run(None, {"codes": codes}), strict=True))
+
+
+def agrees(session, estimator, x):
+    """To the rounding of float32, in which the bodies compute."""
+    got = run(session, estimator, x)
+    assert all(value.dtype == np.float64 for value in got.values())
+    if isinstance(estimator, ScrollClassifier):
+        assert list(got) == ["probabilities"]
+        np.testing.assert_allclose(
+            got["probabilities"], estimator.predict_proba(x), rtol=1e-5, atol=1e-6
+        )
+        return
+    mean, std = estimator.predict(x, return_std=True)
+    np.testing.assert_allclose((got["mean"] - mean) / std, 0.0, atol=1e-5)
+    np.testing.assert_allclose(got["std"], std, rtol=1e-5)
+    if "quantiles" in got:
+        want = estimator.predict_quantiles(x, LEVELS)
+        np.testing.assert_allclose((got["quantiles"] - want) / std[..., None], 0.0, atol=2e-5)
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_a_frame_with_gaps_and_categories(members, tmp_path):
+    x, y = table()
+    model = ScrollRegressor(n_members=members, **SMALL).fit(x, y)
+    session = exported(model, tmp_path / "model.onnx")
+    for rows in (1, 7, 1000):
+        new, _ = table(rows, seed=rows)
+        new.loc[rows // 2, "kind"] = "never seen"
+        agrees(session, model, new)
+        assert run(session, model, new)["quantiles"].shape == (rows, len(LEVELS))
+    (codes,) = session.get_inputs()
+    assert (codes.name, codes.shape, codes.type) == ("codes", ["N", 4], "tensor(double)")
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_several_outputs(members, tmp_path):
+    x, y = table()
+    more = np.stack([y, 50 + 20 * np.random.default_rng(1).normal(size=len(y))], 1)
+    model = ScrollRegressor(n_members=members, body="smooth", **SMALL).fit(x, more)
+    session = exported(model, tmp_path / "model.onnx")
+    agrees(session, model, x)
+    shapes = [value.shape for value in run(session, model, x).values()]
+    assert shapes == [(80, 2), (80, 2), (80, 2, len(LEVELS))]
+
+
+@pytest.mark.parametrize(
+    ("how", "edges"),
+    [
+        ({}, [0.0]),
+        ({"n_members": 2}, [-0.5, 0.5]),
+        ({"likelihood": "gaussreg"}, [-0.5, 0.5]),
+        ({"ordered": True, "n_members": 3}, [-0.5, 0.5]),
+    ],
+    ids=["binary", "three", "gaussreg", "ordinal"],
+)
+def test_classes(how, edges, tmp_path):
+    x, y = table()
+    labels = np.array(["low", "mid", "top"])[np.digitize(y, edges)]
+    model = ScrollClassifier(body="smooth", **how, **SMALL).fit(x, labels)
+    session = exported(model, tmp_path / "model.onnx")
+    agrees(session, model, x)
+    assert metadata(session)["classes"] == model.classes_.tolist()
+
+
+@pytest.mark.parametrize("likelihood", ["poisson", "negbinomial"])
+def test_counts_have_moments_only(likelihood, tmp_path):
+    x, y = table()
+    model = ScrollRegressor(likelihood=likelihood, n_members=2, body="smooth", **SMALL)
+    model.fit(x, np.round(np.exp(y)))
+    session = exported(model, tmp_path / "model.onnx")
+    agrees(session, model, x)
+    assert list(run(session, model, x)) == ["mean", "std"]
+    assert metadata(session)["quantiles"] == []
+
+
+@pytest.mark.parametrize("body", ["waves", "matern", (8, 4), "yours"])
+def test_every_body(body, tmp_path):
+    x, y = table()
+    if body == "yours":  # 2 numbers, 3 + 2 categories, 2 columns with gaps
+        body = torch.nn.Sequential(torch.nn.Linear(9, 5), torch.nn.Tanh())
+    model = ScrollRegressor(body=body, **SMALL).fit(x, y)
+    agrees(exported(model, tmp_path / "model.onnx", ()), model, x)
+
+
+def metadata(session):
+    return json.loads(session.get_modelmeta().custom_metadata_map["scroll"])
+
+
+def test_the_file_says_what_its_numbers_mean_and_nothing_of_its_maker(tmp_path):
+    x, y = table()
+    model = ScrollRegressor(body="smooth", **SMALL).fit(x, y)
+    told = metadata(exported(model, tmp_path / "model.onnx", (0.1, 0.9)))
+    assert [c["name"] for c in told["columns"]] == list(x.columns)
+    assert [c["categories"] for c in told["columns"]] == [[], [], ["u", "v", "w"], [False, True]]
+    assert [c["missing"] for c in told["columns"]] == [False, True, True, False]
+    assert (told["quantiles"], told["classes"]) == ([0.1, 0.9], None)
+    assert (told["estimator"], told["likelihood"]) == ("ScrollRegressor", "gaussian")
+    content = (tmp_path / "model.onnx").read_bytes()
+    onnx.checker.check_model(onnx.load_from_string(content), full_check=True)
+    assert b".py" not in content
+    assert list(tmp_path.iterdir()) == [tmp_path / "model.onnx"]
+
+
+class Functions(torch.nn.Module):
+    """Stands for a model: what ONNX has no name for, in float64."""
+
+    def __init__(self):
+        super().__init__()
+        self.model = torch.nn.Module()
+        self.model.encoder = torch.nn.Module()
+        self.model.encoder.columns = 1
+
+    def forward(self, z):
+        special = torch.special
+        return special.ndtr(z), special.log_ndtr(z), torch.expm1(z), torch.expm1(z.float())
+
+
+def test_functions_that_onnx_lacks():
+    file = _traced(Functions(), ["ndtr", "log_ndtr", "expm1", "single"])
+    session = ort.InferenceSession(file.SerializeToString(), providers=["CPUExecutionProvider"])
+    small = np.logspace(-12, -1, 50)
+    z = np.concatenate([np.linspace(-37, 37, 5001), np.linspace(-3, 3, 999), small, -small])
+    got = session.run(None, {"codes": z[:, None]})
+    for name, value in zip(("ndtr", "log_ndtr", "expm1"), got, strict=False):
+        # log Phi on the right is that of one minus a tail, to the digits of one
+        atol = 1e-15 if name == "log_ndtr" else 0
+        want = getattr(scipy.special, name)(z)
+        np.testing.assert_allclose(value[:, 0], want, rtol=3e-12, atol=atol, err_msg=name)
+    np.testing.assert_allclose(got[3][:, 0], np.expm1(z), rtol=4e-6)  # exp(37) of a rounded 37
+
+
+def test_torch_takes_the_models():
+    x, y = table()
+    model = ScrollRegressor(n_members=2, body="smooth", **SMALL).fit(x, y)
+    codes = torch.from_numpy(model.table_.codes(x))
+    rows = ({0: torch.export.Dim("N")},)
+    program = torch.export.export(model.model_, (codes,), dynamic_shapes=rows).module()
+    for n in (1, 7, len(x)):
+        got = program(codes[:n])
+        for a, b in zip(got, model.predict(x[:n], return_std=True), strict=True):
+            np.testing.assert_allclose(a.detach().numpy(), b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diag", "lowrank", "none"])
+def test_torch_takes_a_bare_head(covariance):
+    head = scroll.RegressionHead(4, 2, covariance=covariance).eval()
+    psi = torch.randn(5, 4)
+    rows = ({0: torch.export.Dim("N")},)
+    program = torch.export.export(head, (psi,), dynamic_shapes=rows).module()
+    for n in (1, 7, 100):
+        psi = torch.randn(n, 4)
+        got, want = program(psi), head(psi)
+        assert isinstance(got, scroll.predictive.Normal)
+        for name in ("mean", "noise_var", "belief_var"):
+            assert getattr(got, name).dtype == torch.float32
+            torch.testing.assert_close(getattr(got, name), getattr(want, name))
+
+
+def test_bad_levels_places_and_missing_packages(tmp_path, monkeypatch):
+    x, y = table()
+    model = ScrollRegressor(body="smooth", **SMALL)
+    with pytest.raises(ValueError, match="not fitted yet"):
+        model.export_onnx(tmp_path / "model.onnx")
+    model.fit(x, y)
+    with pytest.raises(ValueError, match=r"`quantiles` must lie strictly between 0 and 1.*95 %"):
+        export_onnx(model, tmp_path / "model.onnx", (0.5, 95))
+    with pytest.raises(FileNotFoundError, match="`path` must lie in a folder that exists"):
+        export_onnx(model, tmp_path / "none" / "model.onnx", ())
+    real = builtins.__import__
+
+    def without(name, *rest, **more):
+        if name == "onnxscript":
+            raise ImportError(name=name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match=r"`onnxscript` must.*pip install 'scroll-torch\[export"):
+        export_onnx(model, tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []
