@@ -162,7 +162,7 @@ def test_matern_features_are_gpytorchs_kernel():
     theirs = gpytorch.kernels.MaternKernel(nu=2.5, ard_num_dims=3)
     theirs.lengthscale = torch.tensor([lengths])
     with torch.no_grad():
-        body.log_lengths.copy_(torch.tensor(lengths).log()[:, None])
+        body.log_lengths.copy_((torch.tensor(lengths) / 3**0.5).log()[:, None])
         psi = body(x)
         want = theirs(x[:, :3]).to_dense()
     assert psi.abs().max() <= 2**0.5
@@ -172,8 +172,8 @@ def test_matern_features_are_gpytorchs_kernel():
 
 
 def test_matern_length_scales_start_at_the_root_of_the_columns():
-    body = Matern(9, H, (2,))
-    close(body.log_lengths.exp(), torch.full((2, 9, 1), 3.0))
+    body, x = Matern(9, H, (2,)), torch.randn(2, N, 9)
+    close(body(x), 2**0.5 * (x @ body.directions / 3 + body.phases).cos())
     assert [name for name, _ in body.named_parameters()] == ["log_lengths"]
     assert not torch.allclose(*body.directions)  # replicates draw each their own
 

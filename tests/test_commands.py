@@ -15,7 +15,7 @@ import torch
 from scipy import integrate, stats
 from typer.testing import CliRunner
 
-from scroll import commands, metrics
+from scroll import metrics, sheets
 from scroll.blending import CountMixture
 from scroll.cli import app
 from scroll.estimators import CollapsedNoise, ScrollClassifier, ScrollRegressor
@@ -287,7 +287,7 @@ def test_every_format_is_read_and_written_alike(models, suffix):
     assert good(done) == ""
     if suffix == ".csv.gz":
         assert gzip.decompress(Path("out.csv.gz").read_bytes()).startswith(b"a,b,kind,flag,mean")
-    out = commands.read(Path(f"out{suffix}"))
+    out = sheets.read(Path(f"out{suffix}"))
     pd.testing.assert_frame_equal(out[INPUTS].fillna("gap"), new.fillna("gap"), check_dtype=False)
     np.testing.assert_array_equal(out["mean"], load(models / "price.scroll").predict(new))
 
@@ -473,7 +473,7 @@ def test_classes_have_no_quantiles_and_new_ones_no_score(models):
 
 def test_outputs_that_cannot_be_written_are_refused_before_the_work(models, monkeypatch):
     model = models / "price.scroll"
-    monkeypatch.setattr(commands, "read", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr("scroll.commands.read", lambda *_: pytest.fail("read"))
     for words in (("fit", "train.csv", "--target", "price"), ("predict", model, "new.csv")):
         refused(scroll(*words, "-o", "no/m.csv"), "`--output`", "Create no first")
         refused(scroll(*words, "-o", "."), "`--output`")

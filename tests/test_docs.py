@@ -19,6 +19,38 @@ def test_examples_run(page, monkeypatch, tmp_path):
         exec(compile(block, str(page), "exec"), namespace)
 
 
+def test_commands_of_the_readme_run(monkeypatch, tmp_path):
+    """Each `$ scroll ...` line, in order, on made-up houses; a short fit instead of a long one."""
+    import shlex
+
+    import numpy as np
+    from typer.testing import CliRunner
+
+    from scroll.cli import app
+
+    pytest.importorskip("onnxruntime")
+    pd = pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    torch.set_default_dtype(torch.float32)
+    rng = np.random.default_rng(0)
+    size, kind = rng.normal(100, 30, 240), rng.choice(["flat", "house"], 240)
+    price = 3 * size + 50 * (kind == "house") + rng.normal(0, 20, 240)
+    houses = pd.DataFrame({"size": size, "kind": kind, "price": price})
+    for name, rows in (("houses", houses[:160]), ("new", houses[160:200]), ("test", houses[200:])):
+        rows.drop(columns="price" if name == "new" else []).to_csv(f"{name}.csv", index=False)
+    text = (ROOT / "README.md").read_text()
+    lines = re.findall(r"^\$ scroll (.*)$", text, re.M)
+    assert len(lines) == 5
+    for line in lines:
+        words = shlex.split(line)
+        done = CliRunner().invoke(app, words + ["--max-steps", "40"] * (words[0] == "fit"))
+        assert done.exit_code == 0, done.output
+    out = pd.read_csv("predictions.csv")
+    assert list(out) == ["mean", "std", "lower", "upper", "ood_score"]
+    assert len(out) == 40
+    assert (tmp_path / "pictures" / "calibration.png").stat().st_size > 1000
+
+
 def test_names_in_the_mathematics_exist():
     """docs/math.md maps symbols to names: each `scroll.x.y` there can be imported."""
     import importlib

@@ -22,12 +22,11 @@ def layers():
     return nn.Sequential(nn.Linear(D, H), nn.Tanh(), nn.Linear(H, H), nn.Tanh())
 
 
-# name -> (a body with some replicates, the names of what weight decay is for)
-BODIES = {
-    "mlp": (lambda lead: MLP(D, H, 2, "tanh+LN", lead), {"weights.0", "weights.1"}),
-    "layers": (lambda lead: Stacked(layers(), H, lead), {"values.0", "values.2"}),
-    "tabular": (lambda lead: Tabular(D, 0, H, 2, replicates=lead), {"weights.0", "weights.1"}),
-    "matern": (lambda lead: Matern(D, H, lead), set()),
+BODIES = {  # with some replicates; weight decay is for all of their parameters
+    "mlp": lambda lead: MLP(D, H, 2, "tanh+LN", lead),
+    "layers": lambda lead: Stacked(layers(), H, lead),
+    "tabular": lambda lead: Tabular(D - 1, 1, H, 2, wavy=True, replicates=lead),
+    "matern": lambda lead: Matern(D, H, lead),
 }
 HEADS = {
     "real": lambda lead: RegressionHead(H, replicates=lead),
@@ -36,7 +35,7 @@ HEADS = {
 
 
 def make(body="mlp", head="real"):
-    return lambda lead: Network(BODIES[body][0](lead), HEADS[head](lead))
+    return lambda lead: Network(BODIES[body](lead), HEADS[head](lead))
 
 
 def data(seed=0, head="real", noise=0.3):
@@ -57,18 +56,10 @@ def multiplier(step, steps):
 def by_torch(r, rows, recipe, body="mlp", head="real"):
     """Yields the solo network after each step of torch.optim.AdamW under its LambdaLR."""
     torch.manual_seed(SEEDS[r])
-    solo, decayed = make(body, head)(()), BODIES[body][1]
-    learned = {name: p for name, p in solo.body.named_parameters() if p.requires_grad}
-    assert decayed <= set(learned)
+    solo = make(body, head)(())
     groups = [
-        {"params": [p for n, p in learned.items() if n in decayed], "weight_decay": SHRINK},
-        {
-            "params": [
-                *(p for n, p in learned.items() if n not in decayed),
-                *(p for p in solo.head.parameters() if p.requires_grad),
-            ],
-            "weight_decay": 0.0,
-        },
+        {"params": [p for p in part.parameters() if p.requires_grad], "weight_decay": decay}
+        for part, decay in ((solo.body, SHRINK), (solo.head, 0.0))
     ]
     adam = torch.optim.AdamW([g for g in groups if g["params"]], lr=LR[r])
     pace = lambda step: 1.0 if recipe.schedule == "constant" else multiplier(step, recipe.steps)

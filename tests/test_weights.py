@@ -211,16 +211,13 @@ def test_any_weights_are_scikit_learns():
     np.testing.assert_allclose(bound.posterior.mean[0], theirs.coef_, rtol=1e-9)
 
 
-def test_replicates_of_a_refit_have_each_their_own_weights():
+def test_a_refit_refuses_weights_that_differ_between_replicates_or_are_negative():
     psi, y = regression(lead=(R,))
-    weight = torch.stack([torch.ones(60), torch.rand(60) + 1])
-    together = refit(RegressionHead(H, bias=False, replicates=(R,)), [(psi, y, weight)])
-    for r in range(R):
-        alone = refit(RegressionHead(H, bias=False), [(psi[r], y[r], weight[r])])
-        torch.testing.assert_close(together.noise[r], alone.noise, rtol=1e-9, atol=0)
-        torch.testing.assert_close(
-            together.posterior.mean[r], alone.posterior.mean, rtol=1e-9, atol=1e-11
-        )
+    head = RegressionHead(H, bias=False, replicates=(R,))
+    with pytest.raises(ValueError, match="`weight` must be the same for every replicate"):
+        refit(head, [(psi, y, torch.stack([torch.ones(60), torch.rand(60) + 1]))])
+    with pytest.raises(ValueError, match="`weight` must be zero or positive"):
+        refit(head, [(psi, y, -torch.ones(R, 60))])
 
 
 @pytest.mark.parametrize("shape", [(60, 1), (1,), (59,)])

@@ -61,8 +61,9 @@ class CountMixture:
     def sample(self, n: int, generator: Generator | None = None) -> Tensor:
         """n counts a row, (n, ...)."""
         each = torch.stack([part.sample(n, generator) for part in self.parts])
-        who = torch.randint(len(self.parts), each.shape[1:], generator=generator)
-        return each.gather(0, who[None].to(each.device))[0]
+        shape, device = each.shape[1:], each.device
+        who = torch.randint(len(self.parts), shape, generator=generator, device=device)
+        return each.gather(0, who[None])[0]
 
     def _over(self, name: str) -> Tensor:
         return torch.stack([getattr(part, name) for part in self.parts])

@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Sequence
 from itertools import pairwise
-from math import log
 
 import torch
 from torch import Tensor, nn
@@ -144,8 +143,10 @@ class Tabular(nn.Module):
         replicates: tuple[int, ...] = (),
     ):
         super().__init__()
-        for name, number in (("width", width), ("depth", depth), ("plain", plain + ranked)):
+        sizes_given = {"plain": plain, "width": width, "depth": depth, "waves": waves, "size": size}
+        for name, number in sizes_given.items():
             positive_int(name, number)
+        must(0 <= ranked <= plain, "ranked", f"lie between 0 and plain = {plain}", ranked)
         self.wavy = wavy and ranked > 0
         self.plain, self.ranked, self.features = plain, ranked, width
         self.replicates = axes(replicates)
@@ -215,11 +216,13 @@ class Matern(nn.Module):
         normal = torch.randn(*replicates, inputs, width)
         self.register_buffer("directions", normal / heavy.sqrt())
         self.register_buffer("phases", 2 * torch.pi * torch.rand(*replicates, 1, width))
-        self.log_lengths = nn.Parameter(torch.full((*replicates, inputs, 1), 0.5 * log(inputs)))
+        # Beside sqrt(inputs), at which rows of unit spread are about one length apart.
+        self.log_lengths = nn.Parameter(torch.zeros(*replicates, inputs, 1))
 
     def forward(self, x: Tensor) -> Tensor:
         """psi of x, (..., N, inputs or more) -> (..., N, width); further columns are not read."""
-        turned = x[..., : self.inputs] @ (self.directions * (-self.log_lengths).exp())
+        lengths = self.inputs**0.5 * self.log_lengths.exp()
+        turned = x[..., : self.inputs] @ (self.directions / lengths)
         return (turned + self.phases).cos() * 2**0.5
 
 
@@ -236,12 +239,15 @@ class Stacked(nn.Module):
     def __init__(self, module: nn.Module, features: int, replicates: tuple[int, ...] = ()):
         super().__init__()
         self.features, self.replicates = features, axes(replicates)
-        self._names = [name for name, _ in module.named_parameters()]
+        self._names = [name for name, _ in (*module.named_parameters(), *module.named_buffers())]
         self.values = nn.ParameterList(
             nn.Parameter(p.detach().expand(*replicates, *p.shape).clone(), p.requires_grad)
             for p in module.parameters()
         )
-        # Not a submodule: its own parameters only give the shapes.
+        self._fixed = len(list(module.buffers()))
+        for i, b in enumerate(module.buffers()):
+            self.register_buffer(f"fixed_{i}", b.detach().expand(*replicates, *b.shape).clone())
+        # Not a submodule: its own tensors only give the shapes.
         self._module = (copy.deepcopy(module),)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -255,4 +261,5 @@ class Stacked(nn.Module):
 
         for _ in self.replicates:
             one = torch.vmap(one, randomness="different")
-        return one(list(self.values), x)
+        fixed = [self.get_buffer(f"fixed_{i}") for i in range(self._fixed)]
+        return one([*self.values, *fixed], x)

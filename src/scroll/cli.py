@@ -184,16 +184,16 @@ def predict(
 ) -> None:
     """Predict new rows: mean, std and interval, or a class and its probabilities."""
     with _readable():
-        from . import commands
+        from . import commands, sheets
 
         if output is not None:
-            commands.free(output, model, table, table=True)
+            sheets.free(output, model, table, table=True)
         options: dict[str, Any] = {"interval": interval, "quantiles": quantiles}
         found = commands.predict(model, table, _note, ood=ood, keep=keep, **options)
         if output is None:
-            typer.echo(commands.text(found), nl=False)
+            typer.echo(sheets.text(found), nl=False)
         else:
-            commands.write(found, output)
+            sheets.write(found, output)
 
 
 @app.command()

@@ -4,17 +4,15 @@ Each function returns plain values and raises errors that read well on one line;
 prints both. Rows of a file are counted from 1, without the header.
 """
 
-import gzip
 import io
 import json
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from zlib import error as ZlibError
 
 import numpy as np
 import torch
@@ -23,11 +21,10 @@ from . import metrics
 from .checks import must, one_of, refusal
 from .estimators import ScrollClassifier, ScrollRegressor
 from .estimators.persist import FORMAT, load, written
-from .estimators.table import Table, _listed
+from .estimators.table import Table, listed
 from .predictive import Mixture, Normal
+from .sheets import Note, free, library, matched, numeric, read
 
-TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
-TABLES = (*TEXT, ".parquet")
 KINDS = {"boolean": "booleans", "string": "text", "categorical": "categories"} | dict.fromkeys(
     ("integer", "floating", "mixed-integer-float", "decimal"), "numbers"
 )
@@ -36,7 +33,6 @@ LIKELIHOODS = {
     "regression": ("gaussian", "poisson", "negbinomial"),
     "classification": ("ova", "gaussreg", "ordinal"),
 }
-Note = Callable[[str], None]
 
 
 def fit(
@@ -55,12 +51,12 @@ def fit(
     aside = [*targets, *names(weight), *dropped]
     for option, some in (("--target", targets), ("--weight", names(weight)), ("--drop", dropped)):
         absent = [name for name in some if name not in frame]
-        got = f"{_listed(absent)}; it has {_listed(frame, 30)}"
+        got = f"{listed(absent)}; it has {listed(frame, 30)}"
         must(not absent, option, f"name columns of {train}", got)
     must(targets, "--target", "name a column", repr(target))
     must(len({*aside}) == len(aside), "--target", "name columns once, also beside others", aside)
     x = frame.drop(columns=aside)
-    must(x.shape[1], str(train), "have columns to learn from", f"{_listed(frame, 30)} alone")
+    must(x.shape[1], str(train), "have columns to learn from", f"{listed(frame, 30)} alone")
     kind = _kind(frame, targets, train)
     taken = TASKS.get(kind, "classification") if task == "auto" else task
     classify = taken == "classification"
@@ -73,7 +69,7 @@ def fit(
         must(classify, "--ordered", "go with classes", f"a target of {kind}", remedy)
         parameters["ordered"] = True
     many = len(targets) > 1
-    must(not (classify and many), "--target", "name one column of classes", _listed(targets))
+    must(not (classify and many), "--target", "name one column of classes", listed(targets))
     y = _classes(frame, targets[0]) if classify else _numbers(frame, targets, train)
     pair = None
     if held is not None:
@@ -124,13 +120,13 @@ def predict(
         found = {name: column.double().numpy() for name, column in found.items()}
     if ood:
         found["ood_score"] = model.ood_score(x)
-    out = _library("pandas").DataFrame(found, index=frame.index)
+    out = library("pandas").DataFrame(found, index=frame.index)
     if not keep:
         return out
     twice = [name for name in frame if name in found]
     remedy = "Rename them, or leave out --keep."
-    must(not twice, "--keep", f"leave the results' names free in {table}", _listed(twice), remedy)
-    return _library("pandas").concat([frame, out], axis=1)
+    must(not twice, "--keep", f"leave the results' names free in {table}", listed(twice), remedy)
+    return library("pandas").concat([frame, out], axis=1)
 
 
 def evaluate(
@@ -223,106 +219,6 @@ def opened(path: Path) -> Any:
     return load(path)
 
 
-def matched(path: Path, table: Table, aside: Sequence[str], note: Note) -> tuple[Any, Any]:
-    """A file's frame, and of it the columns of `table`, picked by name.
-
-    Others are ignored and named in a note, but for those that stand `aside`.
-    """
-    # A column of texts that happens to hold numbers here is still one of texts.
-    texts = [c for c in table.columns if any(isinstance(v, str | bool) for v in c.categories)]
-    frame = read(path, {c.name: str for c in texts if c.name is not None})
-    if not table.named:
-        return frame, frame.drop(columns=[n for n in aside if n in frame]).to_numpy()
-    wanted = [c.name for c in table.columns]
-    absent = [name for name in wanted if name not in frame]
-    got = f"none called {_listed(absent)}; it has {_listed(frame, 30)}"
-    must(not absent, str(path), "have the columns of training", got, "Add or rename them.")
-    extra = [name for name in frame if name not in wanted and name not in aside]
-    if extra:
-        note(f"{path} has columns that the model does not know, ignored: {_listed(extra, 30)}")
-    for column in table.columns:
-        values = frame[column.name]
-        if column.kind == "numeric":
-            frame[column.name] = _numeric(values, path)
-        elif True in column.categories and values.dtype.kind != "b":
-            frame[column.name] = values.astype(object).map(_truth)
-    return frame, frame[wanted]
-
-
-def _truth(value: Any) -> Any:
-    """True and False from their names, as pandas reads a column of nothing else."""
-    word = value.strip().lower() if isinstance(value, str) else ""
-    return {"true": True, "false": False}.get(word, value)
-
-
-def read(path: Path, dtype: dict[str, type] | None = None) -> Any:
-    """The frame of a CSV or Parquet file."""
-    pd, suffix = _library("pandas"), _suffix(str(path), path)
-    must(path.is_file(), "table", "be a file", path, error=FileNotFoundError)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
-            if suffix == ".parquet":
-                frame = pd.read_parquet(path, engine=_library("pyarrow").__name__)
-            else:
-                # to the last bit: the same numbers give the same model, whatever the format
-                how = {"index_col": False, "low_memory": False, "float_precision": "round_trip"}
-                sep = "\t" if "tsv" in suffix else ","
-                frame = pd.read_csv(path, sep=sep, dtype=dtype, **how)
-    except (ValueError, OSError, EOFError, ZlibError, pd.errors.ParserWarning) as error:
-        got = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-        raise refusal(str(path), "be a table that can be read", got) from error
-    must(len(frame), str(path), "hold rows", "a header only")
-    frame.columns = [str(name) for name in frame.columns]
-    return frame
-
-
-def write(frame: Any, path: Path) -> None:
-    """Write a frame to a CSV or Parquet file, whole or not at all."""
-    suffix = _suffix("--output", path)
-    if suffix == ".parquet":
-        into = io.BytesIO()
-        _library("pyarrow")
-        frame.to_parquet(into, engine="pyarrow", index=False)
-        content = into.getvalue()
-    else:
-        content = text(frame, "\t" if "tsv" in suffix else ",").encode()
-    written(path, gzip.compress(content, mtime=0) if suffix.endswith(".gz") else content)
-
-
-def text(frame: Any, sep: str = ",") -> str:
-    """A frame as CSV."""
-    return str(frame.to_csv(index=False, sep=sep, lineterminator="\n"))
-
-
-def _suffix(name: str, path: Path) -> str:
-    found = [suffix for suffix in TABLES if path.name.lower().endswith(suffix)]
-    must(found, name, f"end in {', '.join(TABLES)}", path.name)
-    return found[0]
-
-
-def _library(name: str) -> Any:
-    """pandas or pyarrow, imported only where a table is read or written."""
-    try:
-        return import_module(name)
-    except ImportError as missing:
-        remedy = "Install it with pip install 'scroll-torch[tables]'."
-        raise refusal(name, "be installed for tables", "none", remedy, ImportError) from missing
-
-
-def free(output: Path, *inputs: Path | None, table: bool = False) -> None:
-    """There is a place for an output; asked before the work, which may be long."""
-    remedy = f"Create {output.parent} first."
-    must(output.parent.is_dir(), "--output", "lie in a folder that exists", output, remedy)
-    must(not output.is_dir(), "--output", "be a file", f"the folder {output}")
-    ok = os.access(output.parent, os.W_OK)
-    must(ok, "--output", "lie in a folder that can be written to", output, "Choose another place.")
-    if table:
-        _suffix("--output", output)
-    same = output.exists() and any(i and i.exists() and output.samefile(i) for i in inputs)
-    must(not same, "--output", "be another file than those that are read", output)
-
-
 def names(listed: str) -> list[str]:
     """Names between commas."""
     return [name.strip() for name in listed.split(",") if name.strip()]
@@ -352,7 +248,7 @@ def _kind(frame: Any, targets: Sequence[str], path: Path) -> str:
         gone = frame[name].isna().to_numpy()
         got = f"{gone.sum()} missing in {path}, the first in row {gone.argmax() + 1}"
         must(not gone.any(), name, "have a value in every row", got, "Drop or fill such rows.")
-    infer = _library("pandas").api.types.infer_dtype
+    infer = library("pandas").api.types.infer_dtype
     found = {name: infer(frame[name]) for name in targets}
     for name, kind in found.items():
         must(kind in KINDS, name, "hold numbers, text or booleans to be a target", kind)
@@ -373,11 +269,11 @@ def _positions(classes: Any, labels: Any, path: Path) -> torch.Tensor:
     """Labels as 0..K-1; classes that look like numbers are known by either form."""
     at = {key: k for k, c in enumerate(classes.tolist()) for key in (str(c), c)}
     found = [at.get(label, at.get(str(label), -1)) for label in labels.tolist()]
-    got = f"{_listed({str(v) for v, k in zip(labels, found, strict=True) if k < 0})} in {path}"
+    got = f"{listed({str(v) for v, k in zip(labels, found, strict=True) if k < 0})} in {path}"
     must(
         -1 not in found,
         "target",
-        f"hold the classes of training, {_listed(classes.tolist(), 10)}",
+        f"hold the classes of training, {listed(classes.tolist(), 10)}",
         got,
     )
     return torch.tensor(found)
@@ -385,25 +281,12 @@ def _positions(classes: Any, labels: Any, path: Path) -> torch.Tensor:
 
 def _numbers(frame: Any, targets: Sequence[str], path: Path) -> Any:
     """Columns of finite numbers, (N,) or (N, K)."""
-    y = np.stack([_numeric(frame[name], path).to_numpy(np.float64) for name in targets], -1)
+    y = np.stack([numeric(frame[name], path).to_numpy(np.float64) for name in targets], -1)
     for name, column in zip(targets, y.T, strict=True):
         bad = ~np.isfinite(column)
         got = f"{column[bad.argmax()]} in row {bad.argmax() + 1} of {path}"
         must(not bad.any(), name, "hold finite numbers", got)
     return y[:, 0] if len(targets) == 1 else y
-
-
-def _numeric(values: Any, path: Path) -> Any:
-    """A column of numbers, also of text that reads as numbers."""
-    if values.dtype.kind in "biuf":
-        return values
-    numbers = _library("pandas").to_numeric(values.astype(object), errors="coerce")
-    bad = (numbers.isna() & values.notna()).to_numpy()
-    if bad.any():
-        row = int(bad.argmax())
-        got = f"{values.iloc[row]!r} in row {row + 1} of {path}"
-        raise refusal(values.name, "hold numbers", got, "Correct it, or leave it empty.")
-    return numbers
 
 
 def _targets(model: Any) -> list[str]:

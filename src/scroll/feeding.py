@@ -68,5 +68,6 @@ class Feed:
 
 def _taken(x: Tensor, keep: Tensor) -> Tensor:
     if x.stride(0) == 0:  # expanded
-        return x[:1].expand(int(keep.sum()), *x.shape[1:])
+        count = int(keep.sum()) if keep.dtype == torch.bool else len(keep)
+        return x[:1].expand(count, *x.shape[1:])
     return x[keep]

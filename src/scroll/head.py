@@ -154,7 +154,10 @@ class Head(nn.Module):
                 "weights",
                 "Use method 'scroll'.",
             )
+            tensor("weight", weight)
             shaped(weight, psi.shape[:-1], "weight")
+            sound = not looking() or bool((weight >= 0).all())
+            must(sound, "weight", "be zero or positive", "negative ones")
             weight = weight.to(problem.psi.dtype).unsqueeze(-2)
         losses = self.objective.loss(problem, total, self.beta, self.prior_weight, weight)
         return losses.sum(-1) / total

@@ -18,7 +18,7 @@ from torch import Generator, Tensor
 from ._value import cast, value
 from .added import Added, Seen, fit_added, outside, without
 from .beliefs import Belief, Moments
-from .checks import must, one_of
+from .checks import must, one_of, shaped, tensor
 from .covariances import Spectral, Sum
 from .evidence import maximise_evidence
 from .factors import Gaussian
@@ -38,7 +38,7 @@ class Statistics:
 
     def plus(self, psi: Tensor, y: Tensor, weight: Tensor | None = None) -> Statistics:
         """With rows psi (..., 1, N, H), y (..., K, N) added, each `weight` (..., 1, N) times."""
-        some = y.shape[-1] if weight is None else weight.flatten(0, -2)[0].sum()
+        some = y.shape[-1] if weight is None else weight.reshape(-1, weight.shape[-1])[0].sum()
         if weight is not None:
             psi, y = psi * weight[..., None].sqrt(), y * weight.sqrt()
         return Statistics(
@@ -249,7 +249,7 @@ def refit(
     statistics = None
     for psi, target, *weight in batches(features, y):
         rows = rows_of(head, psi, target)
-        each = (w.to(rows[0]).unsqueeze(-2) for w in weight)
+        each = (_weights(w, psi).to(rows[0]).unsqueeze(-2) for w in weight)
         statistics = (statistics or _empty(*rows)).plus(*rows, *each)
     if statistics is None:
         raise ValueError(
@@ -260,6 +260,15 @@ def refit(
     if hybrid:
         bound.add(features, y, family=added, steps=steps, lr=lr, validation=validation)
     return bound
+
+
+def _weights(weight: Tensor, psi: Tensor) -> Tensor:
+    tensor("weight", weight)
+    shaped(weight, psi.shape[:-1], "weight")
+    must(bool((weight >= 0).all()), "weight", "be zero or positive", "negative ones")
+    alike = bool((weight == weight.reshape(-1, weight.shape[-1])[0]).all())
+    must(alike, "weight", "be the same for every replicate", "weights that differ", "Refit each.")
+    return weight
 
 
 def _empty(psi: Tensor, y: Tensor) -> Statistics:

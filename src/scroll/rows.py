@@ -53,7 +53,8 @@ def batches(features: Tensor | Batches, y: Tensor | None) -> Iterator[tuple[Tens
         tensor("features", features)
     must(y is None, "y", "be None when `features` gives pairs (psi, y)", type(y).__name__)
     for batch in features:
-        yield batch if isinstance(batch, tuple) and len(batch) == 3 else pair("features", batch)
+        three = isinstance(batch, tuple | list) and len(batch) == 3
+        yield tuple(batch) if three else pair("features", batch)
 
 
 def pair(name: str, batch: Any) -> tuple[Tensor, Tensor]:

@@ -65,7 +65,7 @@ class Recipe:
         batch: rows a step; None is all of them.
         schedule: "constant", or "one-cycle": the step size grows over the first tenth of the steps
             and falls to nothing, along cosines, over the rest.
-        weight_decay: AdamW's, on the body's weights; biases and the head have none.
+        weight_decay: AdamW's, on the body's parameters; the head has a prior instead.
         average: look at, and keep, the parameters' moving average over about so many steps; 1 is
             the parameters themselves.
         compile: let torch.compile fuse the loss. It pays on a CPU for long runs of few rows; a
@@ -250,9 +250,7 @@ class Stack:
         lr = torch.as_tensor(recipe.lr).to(like).expand(count)
         flat, body = Flat(self.now, count, like), {id(p) for p in self.now.body.parameters()}
         pull = flat.spread([2 * recipe.decay * (id(p) in body) for p in flat.parameters])
-        shrink = flat.spread(
-            [recipe.weight_decay * (id(p) in body and p.dim() > 2) for p in flat.parameters]
-        )
+        shrink = flat.spread([recipe.weight_decay * (id(p) in body) for p in flat.parameters])
         self.adam = Adam(flat, lr, pull, shrink, _pace(recipe).to(lr))
         self.kept, self.mean = flat.values.clone(), flat.values.clone()
         self.best = torch.full((count,), torch.inf, dtype=like.dtype, device=like.device)
@@ -279,8 +277,10 @@ class Stack:
         flat = self.adam.flat
         if self.recipe.average > 1:
             flat.put(self.mean)
-        yield
-        flat.put(flat.values)
+        try:
+            yield
+        finally:
+            flat.put(flat.values)
 
     def look(self, reached: Tensor) -> None:
         """Keep those that are better than ever; count for how long the others were not."""

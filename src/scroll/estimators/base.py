@@ -60,6 +60,13 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
             must(bool((weight > 0).sum() > 1), "sample_weight", "be positive for two rows", "fewer")
         fraction = 0.0 if held is not None else self.validation_fraction
         rows = split(codes, y, weight, fraction, seed, labels)
+        must(
+            rows.weight is None or self.routing != "hybrid",
+            "routing",
+            "be 'auto', 'free' or 'closed' for weights that are no counts",
+            "'hybrid'",
+            "A hybrid's leave-one-out score weighs all rows alike.",
+        )
         mine, target = codes[rows.train], y[rows.train]
         if held is None:
             held_codes, held_y = codes[rows.held], y[rows.held]

@@ -27,9 +27,12 @@ def split(
     weights are counts, as if the row stood there so often; others weigh its score.
     """
     rows = np.arange(len(codes))
+    if weight is not None and not (weight > 0).all():  # as if they were not there
+        there = weight > 0
+        found = split(codes[there], y[there], weight[there], fraction, seed, labels)
+        return found._replace(train=rows[there][found.train], held=rows[there][found.held])
     if weight is not None:
-        rows = rows[weight > 0]
-        kept = weight[rows]
+        kept = weight
         if np.array_equal(kept, np.round(kept)) and kept.sum() <= 10 * len(kept) + 100:
             rows, weight = np.repeat(rows, kept.astype(int)), None
     marks = _marks(codes, y)[rows]
@@ -39,21 +42,23 @@ def split(
     order = rng.permutation(group.max() + 1)[group]  # of the groups
     held = _held(order, y[rows] if labels else None, fraction) if fraction else order < 0
     train = rows[~held][rng.permutation((~held).sum())]
-    rows = rows[held] if held.any() else train
-    return Split(train, rows, _mean_one(weight, train), _mean_one(weight, rows))
+    later = rows[held] if held.any() else train
+    return Split(train, later, _mean_one(weight, train), _mean_one(weight, later))
 
 
 def _held(order: Array, labels: Array | None, fraction: float) -> Array:
-    """The first groups of each class, or of all, up to a share of its rows; one at least."""
+    """The first groups of each class, or of all, up to a share of its rows; one, if there are
+    three. A group that is too large for that stays with the training rows."""
     held = np.zeros(len(order), bool)
     for label in [None] if labels is None else np.unique(labels):
         (mine,) = np.nonzero(order >= 0 if label is None else labels == label)
-        mine = mine[np.argsort(order[mine], kind="stable")]
-        last = order[mine][max(round(fraction * len(mine)) - 1, 0)]
-        few = len(np.unique(order[mine])) < 3 or round(fraction * len(mine)) == 0
-        held[mine] = (order[mine] <= last) & (not few)
-    if not held.any() and len(np.unique(order)) > 2:
-        held = order == 0
+        groups, sizes = np.unique(order[mine], return_counts=True)
+        room = min(round(fraction * len(mine)), len(mine) - 2)
+        taken = groups[np.cumsum(sizes) <= room]
+        held[mine] = np.isin(order[mine], taken)
+    groups, sizes = np.unique(order, return_counts=True)
+    if not held.any() and len(groups) > 2:
+        held = order == groups[sizes.argmin()]
     return held
 
 

@@ -101,7 +101,7 @@ class Table:
         absent, extra = [n for n in known if n not in at], [n for n in names if n not in known]
         if absent or extra:
             got = " and ".join(
-                f"{which} {_listed(some)}"
+                f"{which} {listed(some)}"
                 for which, some in (("none called", absent), ("unknown", extra))
                 if some
             )
@@ -137,7 +137,7 @@ def _names(X: Any) -> list[Any]:
     if not any(text):
         return [None] * len(names)
     twice = sorted({n for n in names if names.count(n) > 1}) if len(set(names)) < len(names) else []
-    must(not twice, "X", "have distinct column names", f"{_listed(twice)} more than once")
+    must(not twice, "X", "have distinct column names", f"{listed(twice)} more than once")
     return names
 
 
@@ -267,6 +267,7 @@ def _label(j: int, name: str | None) -> str:
     return str(j) if name is None else repr(name)
 
 
-def _listed(names: Iterable[Any], most: int = 5) -> str:
+def listed(names: Iterable[Any], most: int = 5) -> str:
+    """Some names, and how many more there are."""
     words = [repr(n) for n in names]
     return ", ".join(words[:most]) + (f" and {len(words) - most} more" if words[most:] else "")
