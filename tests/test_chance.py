@@ -164,7 +164,7 @@ def batches(feed, cycles):
     for _ in range(cycles):
         feed.refill()
         for step in range(feed.steps):
-            x, y = feed.part(step)
+            x, y, _ = feed.part(step)
             torch.testing.assert_close(x, y[..., None] * torch.tensor([1.0, -1.0]), rtol=0, atol=0)
             found.append(y)
     return torch.stack(found)

@@ -10,7 +10,8 @@ from torch import nn
 from scroll import ClassificationHead, RegressionHead
 from scroll.bodies import MLP, Matern, Stacked, Tabular
 from scroll.feeding import Feed, Rows
-from scroll.training import Network, Recipe, Stack, _pace, held_out_nll, put, stack, train
+from scroll.recipe import pace as pace_of
+from scroll.training import Network, Recipe, Stack, held_out_nll, put, stack, train
 
 R, N, D, H = 2, 24, 3, 6
 SEEDS = (3, 5)
@@ -126,7 +127,7 @@ def test_weight_decay_is_felt():
 
 
 def test_the_schedule_by_hand():
-    pace = _pace(Recipe(steps=200, schedule="one-cycle"))
+    pace = pace_of(Recipe(steps=200, schedule="one-cycle"))
     want = torch.tensor([multiplier(step, 200) for step in range(200)])
     torch.testing.assert_close(pace, want, rtol=1e-12, atol=1e-15)
     assert pace[0].item() == pytest.approx(1 / 25, rel=1e-12)
@@ -135,7 +136,7 @@ def test_the_schedule_by_hand():
     assert (pace[:21].diff() > 0).all()
     assert (pace[20:].diff() < 0).all()
     assert 0 < pace[-1] < 1e-3
-    assert _pace(Recipe(steps=200)).tolist() == [1]
+    assert pace_of(Recipe(steps=200)).tolist() == [1]
 
 
 def test_the_schedule_is_torchs_one_cycle():
@@ -150,7 +151,7 @@ def test_the_schedule_is_torchs_one_cycle():
         rates.append(adam.param_groups[0]["lr"])
         adam.step()
         theirs.step()
-    mine = _pace(Recipe(steps=steps, schedule="one-cycle")).numpy()
+    mine = pace_of(Recipe(steps=steps, schedule="one-cycle")).numpy()
     # the steepest step is pi/2 * 0.96 / 100
     np.testing.assert_allclose(mine, rates, rtol=0, atol=0.016)
 

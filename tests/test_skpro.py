@@ -28,6 +28,7 @@ def table(outputs=1):
     return x, pd.DataFrame(y, index, columns=[f"y{k}" for k in range(outputs)])
 
 
+@pytest.mark.filterwarnings("ignore::scroll.estimators.CollapsedNoise")
 def test_conformance():
     check_estimator(ScrollProba, raise_exceptions=True, verbose=False)
 

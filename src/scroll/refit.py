@@ -122,9 +122,9 @@ class Refit:
         self._bind(cast(self.statistics, device))
         return self
 
-    def update(self, psi: Tensor, y: Tensor) -> Refit:
+    def update(self, psi: Tensor, y: Tensor, weight: Tensor | None = None) -> Refit:
         """Add data; the same as refitting on everything. What a hybrid adds stays as it is."""
-        self._bind(self.statistics.plus(*rows_of(self.head, psi, y)))
+        self._bind(_plus(self.statistics, self.head, psi, y, weight))
         return self
 
     def add(
@@ -247,10 +247,8 @@ def refit(
         repr(hyper),
     )
     statistics = None
-    for psi, target, *weight in batches(features, y):
-        rows = rows_of(head, psi, target)
-        each = (_weights(w, psi).to(rows[0]).unsqueeze(-2) for w in weight)
-        statistics = (statistics or _empty(*rows)).plus(*rows, *each)
+    for batch in batches(features, y):
+        statistics = _plus(statistics, head, *batch)
     if statistics is None:
         raise ValueError(
             "`features` must give at least one batch, but got none. An iterator that was read "
@@ -260,6 +258,15 @@ def refit(
     if hybrid:
         bound.add(features, y, family=added, steps=steps, lr=lr, validation=validation)
     return bound
+
+
+def _plus(
+    statistics: Statistics | None, head: Head, psi: Tensor, y: Tensor, weight: Tensor | None = None
+) -> Statistics:
+    """The sums with a batch of rows, perhaps weighted, added."""
+    rows = rows_of(head, psi, y)
+    each = None if weight is None else _weights(weight, psi).to(rows[0]).unsqueeze(-2)
+    return (statistics or _empty(*rows)).plus(*rows, each)
 
 
 def _weights(weight: Tensor, psi: Tensor) -> Tensor:

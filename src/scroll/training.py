@@ -9,7 +9,6 @@ decision in it, so that a GPU can replay it as a graph; who has stopped leaves b
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -17,8 +16,10 @@ from torch import Tensor, nn
 
 from .adam import Adam, Flat
 from .bodies import Dropout
-from .checks import must, one_of, positive_int, unchecked
+from .checks import must, unchecked
 from .feeding import Feed, Rows
+from .recipe import Recipe as Recipe  # part of the loop's interface
+from .recipe import pace
 
 
 class Network(nn.Module):
@@ -50,43 +51,6 @@ class Network(nn.Module):
 def _weights(rows: Rows) -> dict[str, Tensor]:
     """Only where there are any: not every head takes them."""
     return {} if rows.weight is None else {"weight": rows.weight}
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How to train.
-
-    Args:
-        steps: of Adam, at most.
-        lr: their size; a tensor (R,) for one each.
-        decay: weight of |theta|^2 of the body against the sum over the data.
-        every: steps between two looks at the held-out rows.
-        patience: looks without a better score after which a replicate stops.
-        batch: rows a step; None is all of them.
-        schedule: "constant", or "one-cycle": the step size grows over the first tenth of the steps
-            and falls to nothing, along cosines, over the rest.
-        weight_decay: AdamW's, on the body's parameters; the head has a prior instead.
-        average: look at, and keep, the parameters' moving average over about so many steps; 1 is
-            the parameters themselves.
-        compile: let torch.compile fuse the loss. It pays on a CPU for long runs of few rows; a
-            GPU replays a captured graph instead.
-    """
-
-    steps: int = 10_000
-    lr: float | Tensor = 0.03
-    decay: float = 0.01
-    every: int = 5
-    patience: int = 100
-    batch: int | None = None
-    schedule: str = "constant"
-    weight_decay: float = 0.0
-    average: int = 1
-    compile: bool = False
-
-    def __post_init__(self) -> None:
-        one_of("schedule", self.schedule, ("constant", "one-cycle"))
-        for name in ("steps", "every", "patience", "average"):
-            positive_int(name, getattr(self, name))
 
 
 class Trained(NamedTuple):
@@ -222,16 +186,6 @@ def finishing(
             cycle = replayed(now, recipe.every)
 
 
-def _pace(recipe: Recipe) -> Tensor:
-    """What the step size is multiplied with, step by step."""
-    if recipe.schedule == "constant":
-        return torch.ones(1)
-    done = torch.arange(recipe.steps) / recipe.steps
-    up, down = done / 0.1, (done - 0.1) / 0.9
-    rising = 0.52 - 0.48 * (torch.pi * up).cos()  # from a 25th
-    return torch.where(done < 0.1, rising, 0.5 + 0.5 * (torch.pi * down).cos())
-
-
 def _shrink(recipe: Recipe) -> float:
     """The share of a stack at which the others go on in a smaller one."""
     return 0.5 if recipe.compile else 0.8  # a compiled loss is compiled anew for it
@@ -251,7 +205,7 @@ class Stack:
         flat, body = Flat(self.now, count, like), {id(p) for p in self.now.body.parameters()}
         pull = flat.spread([2 * recipe.decay * (id(p) in body) for p in flat.parameters])
         shrink = flat.spread([recipe.weight_decay * (id(p) in body) for p in flat.parameters])
-        self.adam = Adam(flat, lr, pull, shrink, _pace(recipe).to(lr))
+        self.adam = Adam(flat, lr, pull, shrink, pace(recipe).to(lr))
         self.kept, self.mean = flat.values.clone(), flat.values.clone()
         self.best = torch.full((count,), torch.inf, dtype=like.dtype, device=like.device)
         self.index = torch.arange(count, device=like.device)

@@ -25,10 +25,10 @@ from ..diagnosis import diagnose
 from ..refit import Refit
 from ..training import Watch
 from .encoder import Encoder
-from .fitting import Data, fit
+from .fitting import Data, Members, fit
 from .model import Model, Spec
 from .recipes import Plan, default, paper
-from .rows import split
+from .rows import Split, split
 from .table import Table
 
 Array = NDArray[Any]
@@ -54,19 +54,8 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         check_consistent_length(codes, y)
         must(len(codes) > 1, "X", "hold at least two rows", "n_samples = 1")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, codes, ensure_non_negative=True)
-            must(bool((weight > 0).sum() > 1), "sample_weight", "be positive for two rows", "fewer")
         fraction = 0.0 if held is not None else self.validation_fraction
-        rows = split(codes, y, weight, fraction, seed, labels)
-        must(
-            rows.weight is None or self.routing != "hybrid",
-            "routing",
-            "be 'auto', 'free' or 'closed' for weights that are no counts",
-            "'hybrid'",
-            "A hybrid's leave-one-out score weighs all rows alike.",
-        )
+        rows = self._split(codes, y, sample_weight, fraction, seed, labels)
         mine, target = codes[rows.train], y[rows.train]
         if held is None:
             held_codes, held_y = codes[rows.held], y[rows.held]
@@ -97,28 +86,52 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
                 plan,
                 spec.head,
                 members=self.n_members,
-                routing="free"
-                if (self.routing, self.recipe) == ("auto", "paper")
-                else self.routing,
+                routing=self._routing(),
                 seed=seed,
                 watch=watch,
                 start=lambda head: self._start(head, data.y),
             )
         for part in found:
             self._advise(part.network.head, part.bound, part.routes)
-            part.network.cpu()
-            part.bound.to("cpu")
         spec = replace(spec, parts=[(part.body, part.routes) for part in found], tried=tried)
-        body = self.body if isinstance(self.body, nn.Module) else None
-        with single_precision():
-            model = Model(spec, body)
-        model.encoder = encoder
-        with torch.no_grad():
-            model.shift.copy_(torch.as_tensor(shift))
-            model.scale.copy_(torch.as_tensor(scale))
-        self.model_ = model.put(found)
+        self.model_ = self._assembled(spec, encoder, found, (shift, scale))
         self.scores_ = [score for part in found for score in part.scores]
         self.n_iter_ = max(step for part in found for step in part.steps)
+
+    def _split(
+        self, codes: Array, y: Array, sample_weight: Any, fraction: float, seed: int, labels: bool
+    ) -> Split:
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, codes, ensure_non_negative=True)
+            must(bool((weight > 0).sum() > 1), "sample_weight", "be positive for two rows", "fewer")
+        rows = split(codes, y, weight, fraction, seed, labels)
+        must(
+            rows.weight is None or self.routing != "hybrid",
+            "routing",
+            "be 'auto', 'free' or 'closed' for weights that are no counts",
+            "'hybrid'",
+            "A hybrid's leave-one-out score weighs all rows alike.",
+        )
+        return rows
+
+    def _routing(self) -> str:
+        """The paper's recipe has one route."""
+        return "free" if (self.routing, self.recipe) == ("auto", "paper") else self.routing
+
+    def _assembled(
+        self, spec: Spec, encoder: Encoder, found: list[Members], units: tuple[Any, Any]
+    ) -> Model:
+        """What was trained as a model of its own, on the CPU."""
+        for part in found:
+            part.network.cpu()
+            part.bound.to("cpu")
+        with single_precision():
+            model = Model(spec, self.body if isinstance(self.body, nn.Module) else None)
+        model.encoder = encoder
+        for buffer, value in zip((model.shift, model.scale), units, strict=True):
+            buffer.copy_(torch.as_tensor(value))
+        return model.put(found)
 
     def _check_parameters(self) -> None:
         one_of("routing", self.routing, ("auto", "free", "closed", "hybrid"))

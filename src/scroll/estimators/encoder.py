@@ -102,7 +102,9 @@ class Encoder(nn.Module):
             x = codes.index_select(1, self.numeric).double()
             gone = x.isnan()
             x = torch.where(gone, self.mean, x)
-            parts = [((x - self.mean) / self.scale).clamp(-CLIP, CLIP).float()]
+            unit = (x - self.mean) * (1 / self.scale)
+            unit = torch.where(self.scale.isinf(), 0.0, unit)  # whatever the number
+            parts = [unit.clamp(-CLIP, CLIP).float()]
             ranks = torch.where(gone, 0.0, self._ranks(x.T.contiguous()).T)
         if self.plain > self.ranked:
             marks = codes.index_select(1, self.source).float()

@@ -208,8 +208,8 @@ def _allowed(head: Head, routing: str, weighted: bool) -> tuple[str, ...]:
 
 def _include(bound: Refit, network: Network, data: Data) -> None:
     """Let the posterior see the held-out rows, too, now that they have decided."""
-    for psi, y in Features(network, data.held_x, data.held_y):
-        bound.update(psi, y)
+    for batch in Features(network, data.held_x, data.held_y, data.held_weight):
+        bound.update(*batch)
 
 
 @torch.no_grad()
