@@ -185,9 +185,10 @@ class Tabular(nn.Module):
 
     def _waves(self, x: Tensor) -> Tensor:
         """(..., N, D) -> (..., N, D * size)."""
-        turns = 2 * torch.pi * self.frequencies * x.unsqueeze(-1)  # (..., N, D, waves)
-        both = torch.cat([turns.cos(), turns.sin()], -1).transpose(-3, -2)
-        mixed = (both @ self.mixing + self.offsets).relu()  # (..., D, N, size)
+        columns = x.mT.unsqueeze(-1)  # (..., D, N, 1)
+        turns = 2 * torch.pi * self.frequencies.transpose(-3, -2) * columns  # (..., D, N, waves)
+        cosine, sine = self.mixing.chunk(2, -2)
+        mixed = (turns.cos() @ cosine + turns.sin() @ sine + self.offsets).relu()
         return mixed.transpose(-3, -2).flatten(-2)
 
 
