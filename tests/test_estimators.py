@@ -292,23 +292,16 @@ def test_equal_rows_are_not_held_out_from_themselves():
     assert five[0] > one[0] - 0.5
 
 
-@settings(max_examples=8, deadline=None)
-@given(st.floats(-6, 6), st.sampled_from([-1, 1]), st.floats(-1e3, 1e3))
-def test_units_do_not_matter(power, sign, shift):
-    a = sign * 10**power
-    x, y = table(80)
+@settings(max_examples=10, deadline=None)
+@given(st.floats(-6, 6), st.floats(-1e3, 1e3))
+def test_units_do_not_matter(power, shift):
+    a, (x, y) = 10**power, table(80)
     model = ScrollRegressor(body="smooth", **QUICK)
-    one, other = (
-        model.fit(x, y).predict_dist(x),
-        clone(model).fit(x, a * y + a * shift).predict_dist(x),
-    )
-    # A negative factor mirrors the target, which a network starts from differently.
-    if sign > 0:
-        scale = float(one.stddev.mean())
-        torch.testing.assert_close(other.mean / a - shift, one.mean, rtol=1e-4, atol=1e-4 * scale)
-        torch.testing.assert_close(other.stddev / abs(a), one.stddev, rtol=1e-3, atol=0)
-    else:
-        assert bool(other.mean.isfinite().all())
+    one = model.fit(x, y).predict_dist(x)
+    other = clone(model).fit(x, a * (y + shift)).predict_dist(x)
+    least = 1e-4 * float(one.stddev.mean())  # a mean may be zero
+    torch.testing.assert_close(other.mean / a - shift, one.mean, rtol=1e-4, atol=least)
+    torch.testing.assert_close(other.stddev / a, one.stddev, rtol=1e-4, atol=0)
 
 
 def _sound(model, x):
