@@ -12,7 +12,7 @@ from torch import Tensor
 from ..checks import must, one_of
 from .base import Array, Scroll
 from .recipes import Body, Plan
-from .regressor import _pair
+from .rows import pair
 
 
 class ScrollClassifier(ClassifierMixin, Scroll):  # type: ignore[misc]
@@ -86,7 +86,7 @@ class ScrollClassifier(ClassifierMixin, Scroll):  # type: ignore[misc]
             "hold at least two classes",
             f"only one class, {np.unique(counted)[:1].tolist()}",
         )
-        held = _pair(eval_set)
+        held = pair(eval_set)
         later = None if held is None else (held[0], self._labels(held[1]))
         self._fit(X, labels, sample_weight, later, labels=True)
         return self

@@ -13,6 +13,7 @@ from ..checks import must, one_of
 from ..predictive import Mixture
 from .base import Array, Scroll
 from .recipes import Body, Plan
+from .rows import pair
 
 
 class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
@@ -91,7 +92,7 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         """
         one_of("likelihood", self.likelihood, ("gaussian", "poisson", "negbinomial"))
         target = self._checked(y)
-        held = _pair(eval_set)
+        held = pair(eval_set)
         later = None if held is None else (held[0], self._checked(held[1]))
         self._fit(X, target, sample_weight, later, labels=False)
         return self
@@ -203,18 +204,3 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = True
         return tags
-
-
-def _pair(eval_set: Any) -> Any:
-    """One pair (X, y), also where it comes in a list, as boosting libraries have it."""
-    if eval_set is None:
-        return None
-    if isinstance(eval_set, list) and len(eval_set) == 1:
-        (eval_set,) = eval_set
-    must(
-        isinstance(eval_set, tuple | list) and len(eval_set) == 2,
-        "eval_set",
-        "be one pair (X, y)",
-        type(eval_set).__name__,
-    )
-    return tuple(eval_set)

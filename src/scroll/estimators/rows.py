@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import must
+
 Array = NDArray[Any]
 
 
@@ -80,3 +82,18 @@ def _marks(codes: Array, y: Array) -> Array:
             mark = (mark ^ bits ^ (bits >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15)
             mark ^= mark >> np.uint64(32)
     return mark
+
+
+def pair(eval_set: Any) -> Any:
+    """One pair (X, y), also where it comes in a list, as boosting libraries have it."""
+    if eval_set is None:
+        return None
+    if isinstance(eval_set, list) and len(eval_set) == 1:
+        (eval_set,) = eval_set
+    must(
+        isinstance(eval_set, tuple | list) and len(eval_set) == 2,
+        "eval_set",
+        "be one pair (X, y)",
+        type(eval_set).__name__,
+    )
+    return tuple(eval_set)
