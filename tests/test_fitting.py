@@ -235,8 +235,8 @@ def test_each_member_predicts_by_its_best_route():
     held["hybrid"][0] += 3
     held["closed"][2] = torch.nan
     held["free"][2] -= 5
-    routes, log_p = Routed(None, held).best()
+    routes, log_p = Routed(None, held, {}).best()
     assert routes == ["hybrid", "free", "hybrid"]
     for m, route in enumerate(routes):
         torch.testing.assert_close(log_p[m], held[route][m], rtol=0, atol=0)
-    assert Routed(None, held).scores()["free"] == pytest.approx(-held["free"][0].mean().item())
+    assert Routed(None, held, {}).scores()["free"] == pytest.approx(-held["free"][0].mean().item())

@@ -67,6 +67,12 @@ class Readout(nn.Module):
         if isinstance(factor, Gaussian):
             self.noise.copy_(factor.noise)
 
+    @torch.no_grad()
+    def widen(self, by: Tensor) -> None:
+        """Multiply all deviations, of the belief and of the noise."""
+        self.scale *= by
+        self.noise *= by
+
     def message(self, psi: Tensor) -> Moments:
         """q(f) of psi (M, N, H): (M, K, N)."""
         one = torch.cat([psi, torch.ones_like(psi[..., :1])], -1).unsqueeze(-3)

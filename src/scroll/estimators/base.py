@@ -78,7 +78,8 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
             encoded(held_codes),
             self._target(held_y, shift, scale, seed + 1).to(device),
             _weights(rows.held_weight, device) if held is None else None,
-            held is not None or rows.held is rows.train,
+            own=held is not None or rows.held is rows.train,
+            seen=held is None and rows.held is rows.train,
         )
         with self._progress(plan) as watch, unchecked(), single_precision():
             found, tried = fit(

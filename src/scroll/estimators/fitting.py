@@ -8,6 +8,7 @@ predicts is decided, member by member, by the score on held-out rows.
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -16,9 +17,11 @@ from torch import Tensor, nn
 from ..feeding import Rows
 from ..head import Head
 from ..likelihoods import GaussianLikelihood
+from ..predictive import Normal
 from ..refit import Refit, refit
 from ..training import Network, Trained, Watch, held_out_nll, stack, train
 from .recipes import Candidate, Lead, Plan
+from .tempering import tempered
 
 CHUNK = 8192  # rows that pass through a body at once
 LOOKED = 10_000  # held-out rows that training looks at
@@ -37,6 +40,7 @@ class Data(NamedTuple):
     held_y: Tensor
     held_weight: Tensor | None
     own: bool  # whether the held-out rows are the user's, and so not to be learned from
+    seen: bool  # whether they are the training rows: there were too few to hold any out
 
 
 @dataclass
@@ -49,13 +53,15 @@ class Members:
     bound: Refit
     scores: list[float]  # held-out, of each member
     steps: list[int]
+    width: float = 1.0  # factor on the deviations
 
 
 class Routed(NamedTuple):
-    """A stack's belief bound to its features, and log p of the held-out rows by each route."""
+    """A stack's belief bound to its features, and what each route says of the held-out rows."""
 
     bound: Refit
-    held: dict[str, Tensor]  # (M, N)
+    held: dict[str, Tensor]  # log p, (M, N)
+    said: dict[str, Any]  # the predictive, (M, N) or (M, N, K)
 
     def best(self) -> tuple[list[str], Tensor]:
         """The route of each member, and its log p, (M, N)."""
@@ -63,9 +69,20 @@ class Routed(NamedTuple):
         which = each.mean(-1).nan_to_num(-torch.inf).argmax(0)
         return [names[i] for i in which.tolist()], each[which, torch.arange(len(which))]
 
+    def normal(self) -> Normal:
+        """The predictive of each member by its route, where it is Gaussian."""
+        routes = self.best()[0]
+        pick = partial(_picked, [self.said[route] for route in routes])
+        return Normal(pick("mean"), pick("noise_var"), pick("belief_var"))
+
     def scores(self) -> dict[str, float]:
         """The first member's score by each route."""
         return {route: -float(held[0].mean()) for route, held in self.held.items()}
+
+
+def _picked(said: list[Any], name: str) -> Tensor:
+    """An attribute of the m-th predictive, of its m-th member."""
+    return torch.stack([getattr(p, name)[m] for m, p in enumerate(said)])
 
 
 def fit(
@@ -107,7 +124,7 @@ def fit(
         held = torch.stack([routed.best()[1][0] for _, routed in pilots])
         shares = shared(held, members) if plan.mixes else shared(held, 1)
         shares = shares if plan.mixes else [members * share for share in shares]
-    found = []
+    found, said = [], []
     for body, (done, routed), share in zip(plan.candidates, pilots, shares, strict=True):
         if share == 0:
             continue
@@ -118,11 +135,26 @@ def fit(
             network, steps = _joined(network, more.network), steps + more.steps.tolist()
             routed = _routed(network, data, routing)
         routes, log_p = routed.best()
-        if not data.own:
-            _include(routed.bound, network, data)
+        said.append(routed)
         scores = (-log_p.mean(-1)).tolist()
         found.append(Members(body.name, network, routes, routed.bound, scores, steps))
+    width = _width(said, data)
+    for part in found:
+        part.width = width
+        if not data.own:
+            _include(part.bound, part.network, data)
     return found, tried
+
+
+def _width(parts: list[Routed], data: Data) -> float:
+    """The factor on all members' deviations, where they are Gaussian."""
+    each = [part.normal() for part in parts if isinstance(part.said[part.best()[0][0]], Normal)]
+    if not each or data.seen:
+        return 1.0
+    names = ("mean", "noise_var", "belief_var")
+    members = Normal(*(torch.cat([getattr(p, name) for p in each]) for name in names))
+    weight = None if data.held_weight is None else data.held_weight[:LOOKED]
+    return tempered(members, data.held_y[:LOOKED], weight)
 
 
 def shared(held: Tensor, members: int) -> list[int]:
@@ -183,17 +215,19 @@ def _routed(network: Network, data: Data, routing: str) -> Routed:
     held_y = _each(data.held_y[:LOOKED], len(head.log_alpha))
     psi = features(network, data.held_x[:LOOKED])
     held: dict[str, Tensor] = {}
+    said: dict[str, Any] = {}
     for route in _allowed(head, routing, data.weight is not None):
         if route == "hybrid":
             mine = features(network, data.x[:ADDED])
             with torch.enable_grad():
                 bound.add(mine, _each(data.y[:ADDED], len(mine)), validation=(psi, held_y))
-        log_p = (head(psi) if route == "free" else bound(psi)).log_prob(held_y)
+        said[route] = head(psi) if route == "free" else bound(psi)
+        log_p = said[route].log_prob(held_y)
         held[route] = log_p if log_p.dim() == 2 else log_p.sum(-1)
         if data.held_weight is not None:
             held[route] = held[route] * data.held_weight[:LOOKED]
     # What has been scored is what predicts: more rows must not move alpha and noise.
-    return Routed(bound.keep(), held)
+    return Routed(bound.keep(), held, said)
 
 
 def _allowed(head: Head, routing: str, weighted: bool) -> tuple[str, ...]:

@@ -80,6 +80,8 @@ class Spec:
 class Part(nn.Module):
     """The members of one body: a stack, its readout, and what its posterior knows of the data."""
 
+    width: Tensor
+
     def __init__(self, spec: Spec, found: Candidate, routes: list[str]):
         super().__init__()
         members, self.routes = len(routes), routes
@@ -101,6 +103,7 @@ class Part(nn.Module):
         }
         for name, shape in shapes.items():
             self.register_buffer(f"kept_{name}", torch.zeros(shape, dtype=torch.float64))
+        self.register_buffer("width", torch.ones((), dtype=torch.float64))
         self._bound: Refit | None = None
 
     @torch.no_grad()
@@ -108,6 +111,7 @@ class Part(nn.Module):
         """Take over what was trained."""
         self.body.load_state_dict(members.network.body.state_dict())
         self.head.load_state_dict(members.network.head.state_dict())
+        self.width.fill_(members.width)
         self.hold(members.bound)
 
     @torch.no_grad()
@@ -123,6 +127,7 @@ class Part(nn.Module):
             self.get_buffer(f"kept_{name}").copy_(tensor)
         self._bound = None
         self.readout.put(self.head, self.bound, self.routes)
+        self.readout.widen(self.width)
 
     @property
     def bound(self) -> Refit:
