@@ -89,7 +89,14 @@ def bench(
         if experiment == "report":
             command.reported(results, REPORT if output == TABLES else output, Console())
             return
-        asked, errors = command.asked(experiment, sets, methods, seeds, quick), Console(stderr=True)
+        errors = Console(stderr=True)
+        if experiment in command.STUDIES:
+            command.studied(
+                experiment, output, quick, Console(), errors, sets=sets, methods=methods,
+                seeds=seeds, device=device, compare=compare, tables=dry, data=data, workers=workers,
+            )  # fmt: skip
+            return
+        asked = command.asked(experiment, sets, methods, seeds, quick)
         if not dry:
             command.trained(experiment, asked, results, device, data, workers, errors)
         told = errors if dry else None  # training has said it

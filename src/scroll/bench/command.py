@@ -11,6 +11,7 @@ from ..checks import must, one_of, refusal
 from . import paper, run
 from .experiments import EXPERIMENTS, Scope
 from .report import report
+from .studies import STUDIES
 from .tables import Table, to_csv, to_markdown, to_rich, to_text
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def listed(console: "Console") -> None:
     """All experiments, with what each asks."""
-    for name, experiment in EXPERIMENTS.items():
+    for name, experiment in (EXPERIMENTS | STUDIES).items():
         console.print(f"[bold]{name:17}[/bold] {experiment.about}", soft_wrap=True)
 
 
@@ -76,6 +77,28 @@ def shown(
         _write(output / f"{table.name}.csv", to_csv(table))
         _write(output / f"{table.name}.md", to_markdown(beside))
     console.out(f"Written to {output}/ as CSV and Markdown.", highlight=False)
+
+
+def studied(
+    name: str,
+    output: Path,
+    quick: bool,
+    console: "Console",
+    errors: "Console",
+    **other: object,
+) -> None:
+    """Run a study; print its tables and write them beside its pictures.
+
+    `other` are options of the experiments that keep records, which a study does not have.
+    """
+    for option, given in other.items():
+        must(not given, f"--{option}", f"be left out for the study {name!r}", given)
+    output.mkdir(parents=True, exist_ok=True)
+    for table in STUDIES[name].run(output, quick, partial(errors.out, highlight=False)):
+        _print(console, table)
+        _write(output / f"{table.name}.csv", to_csv(table))
+        _write(output / f"{table.name}.md", to_markdown(table))
+    console.out(f"Written to {output}/.", highlight=False)
 
 
 def reported(results: Path, page: Path, console: "Console") -> None:

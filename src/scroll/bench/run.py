@@ -14,6 +14,7 @@ from .experiments import EXPERIMENTS, QUICK, Scope
 from .fitting import fit
 from .index import Index
 from .protocol import Folds, folds
+from .studies import STUDIES
 from .tables import Table
 from .work import Plan, Read, Tell, Unit, missing, plan
 
@@ -31,7 +32,7 @@ def scope(
     quick: bool = False,
 ) -> Scope:
     """What is asked for, checked; None is what the experiment usually takes."""
-    one_of("experiment", experiment, EXPERIMENTS)
+    one_of("experiment", experiment, EXPERIMENTS | STUDIES)
     usual = EXPERIMENTS[experiment]
     small = quick
     for name in sets or ():
