@@ -1,179 +1,69 @@
 """What a practitioner would pick instead, on the same splits: one table from one run.
 
     python benchmarks/peers.py [--sets yacht,boston] [--seeds 5-9] [--rows scroll,ngboost]
+    python benchmarks/peers.py --task classification
     python benchmarks/peers.py --speed       # fit and predict times as ratios, ONNX latency, memory
 
-Every row fits on the training rows and stops, or chooses, by the validation rows of the same
-split. Results are appended to results/peers, a line a fit, and never computed twice; the table
-is printed from them. The paper's recipe is read from the records of `scroll bench headline`.
+For numbers every row fits on the training rows and stops, or chooses, by the validation rows of
+the same split; for labels every row is given both and takes what it needs. Results are appended to
+results/peers, a line a fit, and never computed twice; the table is printed from them. The paper's
+recipe is read from the records of `scroll bench headline` and `scroll bench classification`.
 """
 
 import argparse
 import os
 import time
-import warnings
-from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean, stdev
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import torch
-from sklearn.model_selection import train_test_split
 
+from rivals import CLASSIFICATION, REGRESSION, split
 from scroll import ScrollRegressor, metrics
-from scroll.bench import datasets, records
+from scroll.bench import datasets, protocol, records
 from scroll.bench.index import Index
-from scroll.predictive import Normal
 
 RESULTS = Path("results")
-Data = list[tuple[np.ndarray, np.ndarray]]  # training, validation and test rows
-Fitted = Callable[[np.ndarray], Any]  # new rows -> a predictive
-
-
-def split(name: str, seed: int) -> Data:
-    """60/20/20, as in the paper's tables."""
-    table = datasets.load(name)
-    x, y = np.asarray(table.x, np.float64), np.asarray(table.y, np.float64)
-    rest, test = train_test_split(range(len(y)), test_size=0.2, random_state=seed)
-    fold, held = train_test_split(rest, test_size=0.25, random_state=seed)
-    return [(x[part], y[part]) for part in (fold, held, test)]
-
-
-def normal(mean: Any, std: Any) -> Normal:
-    """N(mean, std^2) of arrays."""
-    mean, std = (torch.from_numpy(np.asarray(a, np.float64)) for a in (mean, std))
-    return Normal(mean, std.square(), torch.zeros_like(mean))
-
-
-def scroll(members: int) -> Callable[[Data, int], Fitted]:
-    """ScrollRegressor as it comes."""
-
-    def fit(data: Data, seed: int) -> Fitted:
-        model = ScrollRegressor(n_members=members, random_state=seed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return model.fit(*data[0], eval_set=data[1]).predict_dist
-
-    return fit
-
-
-def ngboost(data: Data, seed: int) -> Fitted:
-    """NGBoost's defaults, stopped early."""
-    from ngboost import NGBRegressor
-
-    model = NGBRegressor(verbose=False, random_state=seed)
-    model.fit(*data[0], X_val=data[1][0], Y_val=data[1][1], early_stopping_rounds=50)
-
-    def predict(x: np.ndarray) -> Normal:
-        found = model.pred_dist(x)
-        return normal(found.loc, found.scale)
-
-    return predict
-
-
-def catboost(data: Data, seed: int) -> Fitted:
-    """CatBoost's defaults with its loss for uncertainty, the best iteration kept."""
-    from catboost import CatBoostRegressor
-
-    model = CatBoostRegressor(
-        loss_function="RMSEWithUncertainty",
-        random_seed=seed,
-        verbose=False,
-        allow_writing_files=False,
-        thread_count=torch.get_num_threads(),
-    )
-    model.fit(*data[0], eval_set=data[1])
-
-    def predict(x: np.ndarray) -> Normal:
-        mean, var = model.predict(x).T
-        return normal(mean, np.sqrt(var))
-
-    return predict
-
-
-def process(data: Data, seed: int) -> Fitted | None:
-    """An exact Gaussian process with an ARD Matern-5/2 kernel, where there are few rows.
-
-    It has its evidence to choose by, so the validation rows are further training rows.
-    """
-    import gpytorch
-
-    x, y = (np.concatenate([data[0][i], data[1][i]]) for i in range(2))
-    if len(y) > 2000:
-        return None
-    varies = x.std(0) > 0
-    shift, scale = x[:, varies].mean(0), x[:, varies].std(0)
-    mean, std = y.mean(), y.std()
-    inputs = torch.from_numpy((x[:, varies] - shift) / scale)
-    targets = torch.from_numpy((y - mean) / std)
-
-    class Exact(gpytorch.models.ExactGP):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__(inputs, targets, likelihood)
-            self.mean = gpytorch.means.ConstantMean()
-            matern = gpytorch.kernels.MaternKernel(2.5, ard_num_dims=inputs.shape[1])
-            self.kernel = gpytorch.kernels.ScaleKernel(matern)
-
-        def forward(self, x: torch.Tensor) -> Any:
-            return gpytorch.distributions.MultivariateNormal(self.mean(x), self.kernel(x))
-
-    constraint = gpytorch.constraints.GreaterThan(1e-6)
-    likelihood = gpytorch.likelihoods.GaussianLikelihood(noise_constraint=constraint)
-    model = Exact().double()
-    likelihood.double()
-    evidence = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
-    adam = torch.optim.Adam(model.parameters(), lr=0.1)
-    with warnings.catch_warnings(), gpytorch.settings.cholesky_jitter(double_value=1e-8):
-        warnings.simplefilter("ignore")
-        for _ in range(300):
-            adam.zero_grad()
-            (-evidence(model(inputs), targets)).backward()
-            adam.step()
-    model.eval(), likelihood.eval()
-
-    def predict(new: np.ndarray) -> Normal:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            at = likelihood(model(torch.from_numpy((new[:, varies] - shift) / scale)))
-            return normal(mean + std * at.mean.numpy(), std * at.stddev.numpy())
-
-    return predict
-
-
-ROWS: dict[str, tuple[str, Callable[[Data, int], Fitted | None]]] = {
-    "scroll": ("ScrollRegressor, 1 member", scroll(1)),
-    "scroll-5": ("ScrollRegressor, 5 members", scroll(5)),
-    "ngboost": ("NGBoost", ngboost),
-    "catboost": ("CatBoost, RMSEWithUncertainty", catboost),
-    "gp": ("exact GP, ARD Matern-5/2", process),
+TASKS = {  # rows, sets, metrics, and what of the paper's tables stands below
+    "regression": (
+        REGRESSION,
+        datasets.UCI,
+        ("nll", "rmse", "calibration", "coverage90", "fit_s", "predict_s"),
+        ("scroll-full", {}),
+    ),
+    "classification": (
+        CLASSIFICATION,
+        (*datasets.LABELLED, "wine_six"),
+        ("nll", "ece", "brier", "accuracy", "fit_s", "predict_s"),
+        ("ova-full", {"architecture": "relu+LN"}),
+    ),
 }
-METRICS = ("nll", "rmse", "calibration", "coverage90", "fit_s", "predict_s")
 
 
-def measured(row: str, name: str, seed: int) -> dict[str, float] | None:
+def measured(task: str, row: str, name: str, seed: int) -> dict[str, float] | None:
     """What one fit is worth on the test rows, and how long it took."""
     data = split(name, seed)
     began = time.perf_counter()
-    predict = ROWS[row][1](data, seed)
+    predict = TASKS[task][0][row][1](data, seed)
     if predict is None:
         return None
     fitted = time.perf_counter()
     p, y = predict(data[2][0]), torch.from_numpy(data[2][1])
-    done = time.perf_counter()
+    spent = {"fit_s": fitted - began, "predict_s": time.perf_counter() - fitted}
+    if task == "classification":
+        return {k: float(v) for k, v in protocol.metrics(p, y.long()).items()} | spent
     low, high = p.interval(0.9)
     return {
         "nll": float(metrics.nll(p, y)),
         "rmse": float(metrics.rmse(p, y)),
         "calibration": float(metrics.calibration_error(p, y)),
         "coverage90": float(((low <= y) & (y <= high)).double().mean()),
-        "fit_s": fitted - began,
-        "predict_s": done - fitted,
-    }
+    } | spent
 
 
-def run(sets: list[str], seeds: list[int], rows: list[str]) -> None:
+def run(task: str, sets: list[str], seeds: list[int], rows: list[str]) -> None:
     """Fit what the records lack."""
     folder = RESULTS / "peers"
     done = records.done(records.load(folder).records)
@@ -181,19 +71,21 @@ def run(sets: list[str], seeds: list[int], rows: list[str]) -> None:
         for seed in seeds:
             for row in rows:
                 what = {"set": name, "method": row, "seed": seed}
-                if records.key(what) in done or (found := measured(row, name, seed)) is None:
+                if records.key(what) in done or (found := measured(task, row, name, seed)) is None:
                     continue
                 line = {"fit": what, "metrics": {k: round(v, 5) for k, v in found.items()}}
                 records.append(records.file_of(folder, name), [line | {"threads": THREADS}])
                 print(name, seed, row, line["metrics"], flush=True)
 
 
-def table(sets: list[str], seeds: list[int]) -> None:
+def table(task: str, sets: list[str], seeds: list[int]) -> None:
     """Means and standard errors of what is recorded, one table a metric, as Markdown."""
     loaded = records.load(RESULTS / "peers").records
-    for metric in METRICS:
+    rows, _, measures, (below, where) = TASKS[task]
+    index = Index(records.load(RESULTS).records)
+    for metric in measures:
         print(f"\n**{metric}**\n\n| | {' | '.join(sets)} |\n|---|{'---:|' * len(sets)}")
-        for row, (label, _) in ROWS.items():
+        for row, (label, _) in rows.items():
             cells = []
             for name in sets:
                 mine = [
@@ -205,10 +97,9 @@ def table(sets: list[str], seeds: list[int]) -> None:
                 ]
                 cells.append(_cell(mine))
             print(f"| {label} | {' | '.join(cells)} |")
-        if metric in ("nll", "rmse"):
-            index = Index(records.load(RESULTS).records)
+        if metric in ("nll", "rmse", "ece"):
             cells = [
-                _cell(list(index.values(name, "scroll-full", {}, seeds, metric).values()))
+                _cell(list(index.values(name, below, where, seeds, metric).values()))
                 for name in sets
             ]
             print(f"| the paper's recipe (`scroll bench`) | {' | '.join(cells)} |")
@@ -227,7 +118,7 @@ def speed() -> None:
         data, times, fits = split(name, 5), {}, {}
         for row in ("ngboost", "scroll", "scroll-5"):
             began = time.perf_counter()
-            fits[row] = ROWS[row][1](data, 5)
+            fits[row] = REGRESSION[row][1](data, 5)
             times[row] = time.perf_counter() - began
         print(
             f"{name}: NGBoost {times['ngboost']:.1f} s, one member {times['scroll']:.1f} s "
@@ -291,9 +182,10 @@ def numbers(text: str) -> list[int]:
 def main() -> None:
     """Measure, or print what was measured."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sets", default=",".join(datasets.UCI))
+    parser.add_argument("--task", default="regression", choices=TASKS)
+    parser.add_argument("--sets", default="")
     parser.add_argument("--seeds", default="5-9")
-    parser.add_argument("--rows", default=",".join(ROWS))
+    parser.add_argument("--rows", default="")
     parser.add_argument("--tables", action="store_true", help="fit nothing")
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--memory", action="store_true")
@@ -301,10 +193,12 @@ def main() -> None:
     if given.speed or given.memory:
         (speed if given.speed else memory)()
         return
-    sets, seeds = given.sets.split(","), numbers(given.seeds)
+    rows, sets, *_ = TASKS[given.task]
+    sets = given.sets.split(",") if given.sets else sets
+    seeds = numbers(given.seeds)
     if not given.tables:
-        run(sets, seeds, given.rows.split(","))
-    table(sets, seeds)
+        run(given.task, sets, seeds, given.rows.split(",") if given.rows else list(rows))
+    table(given.task, sets, seeds)
 
 
 if __name__ == "__main__":

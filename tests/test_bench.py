@@ -20,9 +20,10 @@ from scroll import memory
 from scroll.bench import fitting, layout, paper, records, run, work
 from scroll.bench.datasets import SETS, UCI, Set
 from scroll.bench.evaluation import Line
-from scroll.bench.experiments import EXPERIMENTS, SLOW, TRAINED_AS, Experiment, Scope
+from scroll.bench.experiments import EXPERIMENTS, SLOW, TRAINED_AS, Experiment
 from scroll.bench.index import Index
 from scroll.bench.layout import ENSEMBLES, Row
+from scroll.bench.makers import Scope
 from scroll.bench.methods import METHODS, Setting
 from scroll.bench.tables import Cell, path, to_text
 from scroll.bench.work import Group, Unit, Work, missing, plan
@@ -31,6 +32,9 @@ from scroll.bodies import ARCHITECTURES
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX processes")
 CPU = torch.device("cpu")
 FEW = {"steps": 20}
+LABELLED_TOY = Set(
+    "labels.csv.gz", 60, 3, None, "y", "a,b,c", "nowhere", lambda: np.empty((0, 4)), 3
+)
 TOY = Set("toy.csv.gz", 60, 3, None, "y", "a,b,c", "nowhere", lambda: np.empty((0, 4)))
 PLAY = Experiment(
     "a toy",
@@ -50,6 +54,7 @@ ALL = Scope(PLAY.sets, PLAY.seeds)
 def register(put=dict.__setitem__):
     """Make the toy known in this process."""
     put(SETS, "toy", TOY)
+    put(SETS, "labels", LABELLED_TOY)
     put(EXPERIMENTS, "toy", PLAY)
 
 
@@ -75,6 +80,9 @@ def data(tmp_path, monkeypatch):
     folder.mkdir()
     lines = ["a,b,c,target", *(",".join(map(str, row)) for row in x.tolist())]
     (folder / "toy.csv.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    x[:, 3] = np.digitize(x[:, 3], [-1.0, 1.0])
+    lines = ["a,b,c,label", *(",".join(map(str, row)) for row in x.tolist())]
+    (folder / "labels.csv.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
     return str(folder)
 
 
@@ -435,13 +443,16 @@ def test_workers_record_what_one_does(tmp_path, data, units):
 def test_the_networks_that_a_row_is_made_of_give_its_line(method, tmp_path, data):
     stem = TRAINED_AS[method]
     members = METHODS[stem].members if method in ENSEMBLES else 1
-    setting = Setting("toy", stem, steps=20, width=8)
+    labelled = stem == "softmax"
+    name = "labels" if labelled else "toy"
+    setting = Setting(name, stem, steps=20, width=8)
     asked = Work(setting, (0,), ("tanh",), METHODS[stem].grid[:1], members)
     (unit,) = missing([asked], set())
-    rows = run.reader(data, CPU)("toy", (0,))
+    rows = run.reader(data, CPU)(name, (0,))
     found = [r for lines in fitting.fit(unit, rows) for r in lines]
     (mine,) = (r for r in found if r["fit"]["method"] == method)
-    read = "gap" if method == "loo-gap" else "nll_mixture" if method in ENSEMBLES else "nll"
+    mixed = method in ENSEMBLES and not labelled
+    read = "gap" if method == "loo-gap" else "nll_mixture" if mixed else "nll"
     assert math.isfinite(mine["metrics"][read])
     assert math.isfinite(mine["val"])
     assert records.key(found[-1]) == asked.last(unit.groups[0])
@@ -543,7 +554,7 @@ def test_of_a_run_with_its_grid_the_table_reads_the_choice(tmp_path, data):
 
 # Tables of all experiments, from records as their fits would leave them.
 
-METRICS = ("nll", "rmse", "caliberr", "train_nll", "nll_mixture", "gap", "d_eff", "h_max")
+METRICS = ("nll", "rmse", "caliberr", "train_nll", "nll_mixture", "gap", "d_eff", "h_max", "ece")
 MORE = {  # rows that the paper does not print
     *(row.label for row in layout.OURS.rows),
     "Mean predictor",
@@ -572,7 +583,7 @@ def recorded(name):
             seed, member = fit.pop("seed"), fit.pop("member", 0)
             fit.pop("order", None)
             fit.pop("members", None)
-            knob = unit.work.method.grid.index(fit.get("knob"))
+            knob = unit.work.method.knobs(fit["set"]).index(fit.get("knob"))
             r["val"] = knob + (
                 ARCHITECTURES.index(a) if (a := fit["architecture"]) != "none" else 0
             )
@@ -587,7 +598,7 @@ def expected(row, name, metric, asked):
     fit = {"set": name, "method": row.method, **row.where}
     bare = method.raw or fit.get("depth") == 0
     fit["architecture"] = "none" if bare else fit.get("architecture", ARCHITECTURES[0])
-    knob = fit.get("knob", method.grid[0])
+    knob = fit.get("knob", method.knobs(name)[0])
     fit |= {} if knob is None else {"knob": knob}
     seeds = asked.seeds
     if row.method in SLOW:
@@ -607,18 +618,27 @@ def built(name, lines, asked=None):
     return EXPERIMENTS[name].tables(Index(lines), asked or usual(name))
 
 
+def body_table(where):
+    body = where["architecture"].replace("+", "_").lower()
+    return f"classification_{where.get('depth', 1)}l_{body}"
+
+
 def rows_of(name, title):
     """The rows of a table that has sets along its top."""
     return {
         path(row.label): row
         for row in EXPERIMENTS[name].rows
-        if name != "architecture" or row.method.removeprefix("scroll-") in title
+        if (name != "architecture" or row.method.removeprefix("scroll-") in title)
+        and (name != "classification-bodies" or title == body_table(row.where))
     }
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_tables_of_an_experiment_have_the_papers_names_rows_and_columns(name):
     for table in built(name, recorded(name)):
+        if table.name not in paper.names():
+            assert name == "classification-bodies"
+            continue
         printed = {path(k): row for k, row in paper.figures(table.name).items()}
         rows = cells(table)
         assert printed.keys() <= rows.keys()
@@ -628,7 +648,8 @@ def test_the_tables_of_an_experiment_have_the_papers_names_rows_and_columns(name
         if table.name == "table_scale_nll":
             assert columns[:4] == list(table.columns)  # the paper goes on to three other sets
         else:
-            assert columns == list(table.columns)
+            more = ["wine_six"] if name.startswith("classification") else []
+            assert columns + more == list(table.columns)
         for label, row in rows.items():
             slow = label == ("Diag seq",)
             for column in table.columns:
@@ -636,6 +657,15 @@ def test_the_tables_of_an_experiment_have_the_papers_names_rows_and_columns(name
                 assert (row[column].mean is None) == empty, (table.name, label, column)
                 if empty:
                     assert column not in printed[label]  # nor has the paper
+
+
+def test_tables_that_the_paper_does_not_have_are_shown_alone():
+    tables = built("classification-bodies", recorded("classification-bodies"))
+    assert len(tables) == 6
+    assert {len(cells(t)) for t in tables} == {14}
+    for table in tables:
+        assert paper.beside(table) is table
+        assert paper.agreements(table) == []
 
 
 def by_set():
@@ -676,7 +706,7 @@ def test_without_records_all_is_empty(name):
             for c in table.columns
         )
         assert "--" in to_text(table)
-        paper.compare(table, paper.figures(table.name))
+        paper.beside(table)
 
 
 @pytest.mark.parametrize(("name", "title", "metric"), [*by_set()])
@@ -720,7 +750,9 @@ def test_a_stack_that_the_device_refuses_is_halved(monkeypatch, tmp_path):
 
 def test_names_titles_and_what_is_everything():
     names = [t.name for e in EXPERIMENTS for t in built(e, [])]
-    assert sorted(names) == paper.names()  # each table of the paper is made, and by one experiment
+    printed = [name for name in names if not name.startswith("classification_")]
+    assert sorted(printed) == paper.names()  # each table of the paper is made, by one experiment
+    assert len(set(names)) == len(names)
     for experiment in EXPERIMENTS.values():
         assert experiment.about
         assert set(experiment.methods()) <= METHODS.keys() | TRAINED_AS.keys()

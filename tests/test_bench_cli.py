@@ -21,9 +21,11 @@ from typer.testing import CliRunner
 
 from scroll.bench import command, layout, run
 from scroll.bench.datasets import SETS, Set
-from scroll.bench.experiments import EXPERIMENTS, Scope
+from scroll.bench.experiments import EXPERIMENTS
+from scroll.bench.makers import Scope
 from scroll.bench.records import append, load
-from scroll.bench.tables import Block, table
+from scroll.bench.studies import STUDIES, Study
+from scroll.bench.tables import Block, Cell, Table, table
 from scroll.bench.work import Plan
 from scroll.bodies import ARCHITECTURES
 from scroll.cli import app
@@ -310,9 +312,33 @@ def test_list_names_every_experiment_in_a_line():
     done = runner.invoke(app, ["bench", "list"])
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == list(EXPERIMENTS)
-    for line, experiment in zip(lines, EXPERIMENTS.values(), strict=True):
+    known = EXPERIMENTS | STUDIES
+    assert [line.split()[0] for line in lines] == list(known)
+    for line, experiment in zip(lines, known.values(), strict=True):
         assert line.endswith(experiment.about)
+
+
+def test_a_study_is_run_and_written(monkeypatch):
+    said = Study("a toy", lambda output, quick, say: say(f"{output} {quick}") or [all_of_a_study()])
+    monkeypatch.setitem(STUDIES, "toy-study", said)
+    done = runner.invoke(app, ["bench", "toy-study", "--quick", "-o", "here"])
+    assert done.exit_code == 0
+    assert done.stderr == "here True\n"
+    assert "1.500" in done.stdout
+    assert {p.name for p in Path("here").iterdir()} == {"study.csv", "study.md"}
+
+
+def all_of_a_study():
+    return Table("study", "A study", ["x"], [{"row": {"x": Cell(1.5)}}])
+
+
+@pytest.mark.parametrize("option", ["--sets=yacht", "--seeds=5", "--compare", "--tables"])
+def test_a_study_has_no_records_to_choose_from(option):
+    done = runner.invoke(app, ["bench", "two-moons", option])
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1
+    assert option.split("=")[0] in done.stderr
+    assert "left out" in done.stderr
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

@@ -15,7 +15,7 @@ import pytest
 from sklearn.model_selection import train_test_split
 
 from scroll.bench import datasets
-from scroll.bench.datasets import SETS, UCI, Set, checksum, load
+from scroll.bench.datasets import LABELLED, SETS, UCI, Set, checksum, load
 
 DATA = os.environ.get("SCROLL_DATA")
 ROWS = np.array([[1.0, 2.0, 0.1], [4.0, 5e-7, -6.0], [7.0, 1 / 3, 9.0], [1.0, 2.0, 0.1]])
@@ -230,9 +230,12 @@ def test_the_checksum_is_of_the_values_alone():
 
 def test_the_registry():
     assert UCI == ("yacht", "concrete", "energy", "kin8nm", "naval", "power", "wine", "boston")
-    assert [*SETS] == [*UCI, "wine_white", "california", "protein", "year"]
+    others = ("wine_white", "california", "protein", "year")
+    assert set(SETS) == {*UCI, *others, *LABELLED, "wine_six"}
+    files = {"wine": "wine_red", "wine_six": "wine_quality"}
     for name, spec in SETS.items():
-        assert spec.file == f"{name if name != 'wine' else 'wine_red'}.csv.gz"
+        assert spec.file == f"{files.get(name, name)}.csv.gz"
+        assert (spec.classes > 1) == (name in (*LABELLED, "wine_six"))
         assert spec.features == len(set(spec.columns.split(",")))
         assert (spec.checksum is None) == (name == "year")
 
@@ -346,8 +349,8 @@ def test_real_tables_are_themselves_and_a_changed_cell_shows(name, tmp_path, mon
     assert table.x.shape == (spec.rows, spec.features)
     assert table.y.shape == (spec.rows,)
     assert not (tmp_path / "cache").exists()
-    table.y[spec.rows // 2] *= 1.001
-    put(tmp_path, rows_of(table), f"{spec.columns},target", spec.file)
+    table.x[spec.rows // 2, 0] += 1
+    put(tmp_path, rows_of(table), spec.header, spec.file)
     with pytest.raises(ValueError, match=f"have checksum {spec.checksum}"):
         load(name, tmp_path)
 
@@ -375,3 +378,39 @@ def test_the_mean_predictor_scores_as_published(name):
         mean, var = y[fold].mean(), y[fold].var()
         scores.append(0.5 * np.mean(np.log(2 * np.pi * var) + (y[test] - mean) ** 2 / var))
     assert round(float(np.mean(scores)), 3) == NLL[name]
+
+
+def test_labels_of_openml_are_coded_in_the_order_of_the_set(places, monkeypatch):
+    spec = SETS["vehicle"]
+    rows = np.arange(4.0 * (spec.features + 1)).reshape(4, -1)
+    rows[:, -1] = [2, 0, 3, 1]
+
+    def fetch_openml(*, data_id, as_frame, parser, cache):
+        assert data_id == 54
+        target = np.array(["bus", "opel", "van", "saab"], object)
+        return SimpleNamespace(
+            data=rows[:, :-1], target=target, feature_names=spec.columns.split(","), categories={}
+        )
+
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch_openml)
+    monkeypatch.setitem(SETS, "vehicle", spec._replace(rows=4, checksum=checksum(rows)))
+    for _ in range(2):  # from there, and then from the cache
+        table = load("vehicle")
+        assert table.classes == 4
+        assert table.y.tolist() == [0, 1, 3, 2]  # by name: bus, opel, saab, van
+
+
+@real
+def test_the_levels_of_wine():
+    six, three = load("wine_six"), load("wine_quality")
+    assert np.bincount(six.y.astype(int)).tolist() == [10, 53, 681, 638, 199, 18]
+    assert np.bincount(three.y.astype(int)).tolist() == [744, 638, 217]
+    assert (three.classes, six.classes) == (3, 6)
+    assert three.x.tolist() == six.x.tolist()
+
+
+@real
+@pytest.mark.parametrize("name", [*LABELLED, "wine_six"])
+def test_labels_are_those_of_the_classes(name):
+    table = load(name)
+    assert set(table.y.tolist()) == set(range(SETS[name].classes))

@@ -9,7 +9,8 @@ import torch
 
 from ..checks import must, one_of, refusal
 from . import paper, run
-from .experiments import EXPERIMENTS, Scope
+from .experiments import EXPERIMENTS
+from .makers import Scope
 from .report import report
 from .studies import STUDIES
 from .tables import Table, to_csv, to_markdown, to_rich, to_text
@@ -72,7 +73,7 @@ def shown(
     """Print the tables, and write each as CSV and Markdown; on `errors`, the lines skipped."""
     say = partial(errors.out, highlight=False) if errors else None
     for table in run.tables(experiment, scope, results, say):
-        beside = _compared(table) if compare else table
+        beside = paper.beside(table) if compare else table
         _print(console, beside)
         _write(output / f"{table.name}.csv", to_csv(table))
         _write(output / f"{table.name}.md", to_markdown(beside))
@@ -105,10 +106,6 @@ def reported(results: Path, page: Path, console: "Console") -> None:
     """Write all tables beside the paper's onto one page."""
     _write(page, report(results))
     console.print(f"Written to {page}", highlight=False)
-
-
-def _compared(table: Table) -> Table:
-    return paper.compare(table, paper.figures(table.name), paper.tolerance(table.name))
 
 
 def _print(console: "Console", table: Table) -> None:

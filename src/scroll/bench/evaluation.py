@@ -1,6 +1,7 @@
 """What is measured of trained networks: the lines that go into the records."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -8,9 +9,10 @@ from torch import Tensor
 
 from ..bodies import Dropout
 from ..feeding import Rows
-from ..predictive import Mixture, Normal
+from ..predictive import Categorical, Mixture, Normal
 from ..refit import refit
 from ..training import Network, held_out_mse, held_out_nll
+from . import softmax
 from .protocol import Folds, metrics
 from .references import laplace
 
@@ -58,14 +60,10 @@ def map_and_laplace(fitted: Fitted) -> Lines:
 def mc_dropout(fitted: Fitted, passes: int = 50) -> Lines:
     """The mean and variance of `passes` thinned networks, and the noise of validation residuals."""
     network, (_, val, test) = fitted
-    layers = [m for m in network.modules() if isinstance(m, Dropout)]
 
     def drawn(rows: Rows) -> tuple[Tensor, Tensor]:
-        for layer in layers:
-            layer.train()
-        means = torch.stack([network(rows.x).mean for _ in range(passes)])
-        for layer in layers:
-            layer.eval()
+        with _thinned(network):
+            means = torch.stack([network(rows.x).mean for _ in range(passes)])
         return means.mean(0), means.var(0, unbiased=False)
 
     mean, _ = drawn(val)
@@ -73,6 +71,17 @@ def mc_dropout(fitted: Fitted, passes: int = 50) -> Lines:
     mean, var = drawn(test)
     predictive = Normal(mean, noise.expand_as(mean), var)
     return {"": Line(metrics(predictive, test.y), held_out_mse(network, val))}
+
+
+@contextmanager
+def _thinned(network: Network) -> Iterator[None]:
+    """Dropout as in training, and nothing else."""
+    layers = [m for m in network.modules() if isinstance(m, Dropout)]
+    for layer in layers:
+        layer.train()
+    yield
+    for layer in layers:
+        layer.eval()
 
 
 def refitted(fitted: Fitted) -> Lines:
@@ -96,6 +105,43 @@ def refitted(fitted: Fitted) -> Lines:
         "free-hybrid": Line(metrics(hybrid(network.body(test.x)), test.y), chosen),
         "loo-gap": Line(told, held_out_nll(network, val)),
     }
+
+
+def softmax_and_laplace(fitted: Fitted) -> Lines:
+    """A network with a softmax, and the posterior about its last layer."""
+    network, (train, val, test) = fitted
+    variances = softmax.laplace(network, train)
+    held, tested = (softmax.spread(network, variances, rows.x) for rows in (val, test))
+    line = Line(metrics(tested, test.y), -held.log_prob(val.y).mean(-1))
+    return plain(fitted) | {"softmax-laplace": line}
+
+
+def softmax_dropout(fitted: Fitted, passes: int = 20) -> Lines:
+    """The mean probabilities of `passes` thinned networks."""
+    network, (_, val, test) = fitted
+
+    def drawn(rows: Rows) -> Categorical:
+        return _mean(torch.stack([network(rows.x).log_probs for _ in range(passes)]))
+
+    with _thinned(network):
+        found, held = metrics(drawn(test), test.y), drawn(val)
+    return {"": Line(found, -held.log_prob(val.y).mean(-1))}
+
+
+def label_ensemble(fitted: Fitted, members: int) -> Lines:
+    """The mean probabilities of the members."""
+    network, (_, val, test) = fitted
+    held, tested = (
+        _mean(network(rows.x).log_probs.unflatten(0, (-1, members)).movedim(1, 0))
+        for rows in (val, test)
+    )
+    found = metrics(tested, _first(test.y, members))
+    return {"softmax-ensemble": Line(found, -held.log_prob(_first(val.y, members)).mean(-1))}
+
+
+def _mean(log_probs: Tensor) -> Categorical:
+    """The mean over the first axis."""
+    return Categorical(log_probs.logsumexp(0).log_softmax(-1))
 
 
 def ensemble(name: str) -> Callable[[Fitted, int], Lines]:

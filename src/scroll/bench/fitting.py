@@ -34,7 +34,7 @@ def fit(unit: Unit, data: Folds, watch: Tell | None = None) -> Iterator[list[Rec
     device = data.train.y.device
     mine = data.take(torch.tensor([whose.index(g.seed) for g in each], device=device))
     mine = mine._replace(train=_ordered(shortened(work.method, mine.train), each))
-    began, start = time.time(), _start(unit, mine).to(device)
+    began, start = time.time(), _start(unit, mine).to(mine.train.x)
     whole = take(start, torch.ones(len(each), dtype=torch.bool, device=device))
     steps = torch.zeros(len(each), dtype=torch.long, device=device)
     left = torch.full((len(groups),), members, device=device)

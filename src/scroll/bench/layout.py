@@ -7,7 +7,7 @@ from ..bodies import ARCHITECTURES
 from .index import Where
 from .tables import Label
 
-ENSEMBLES = ("scroll-ens", "deep-ensemble", "mvn-ens")
+ENSEMBLES = ("scroll-ens", "deep-ensemble", "mvn-ens", "softmax-ensemble")
 TWO_LAYER_KNOB = 1e-3  # the one weight of the references at depth two; see docs/results.md
 
 
@@ -98,10 +98,11 @@ CORNERS = Rows(
     )
 )
 ATTRIBUTION = (SCROLL, CORNERS, Rows((Row("VBLL (ref)", "vbll"),), None), OURS)
+_MIXED = {"SCROLL-Ens": "scroll-ens", "Deep Ensemble": "deep-ensemble", "MVN-Ens": "mvn-ens"}
 MIXTURE = Rows(
     tuple(
         Row((label, how), method, metric=metric)
-        for label, method in zip(("SCROLL-Ens", "Deep Ensemble", "MVN-Ens"), ENSEMBLES, strict=True)
+        for label, method in _MIXED.items()
         for how, metric in (("moment", "nll"), ("mixture", "nll_mixture"))
     ),
     None,
@@ -211,3 +212,39 @@ PASSES = {  # training runs per architecture, and passes at inference
     "deep-ensemble": (20, 5),
     "mc-dropout": (4, 50),
 }
+
+
+def _nine(**where: Any) -> tuple[Rows, ...]:
+    """The heads for labels: three likelihoods, three covariances."""
+    return tuple(
+        Rows(
+            tuple(
+                Row(f"{label}-{cov}", f"{label}-{cov}".lower(), where)
+                for cov in ("Full", "Diag", "None")
+            )
+        )
+        for label in ("OvA", "Ordinal", "GaussReg")
+    )
+
+
+def classification(depth: int, body: str = "relu+LN") -> tuple[Rows, ...]:
+    """Labels at a depth: the nine heads, and where there is a body the references."""
+    if depth == 0:
+        return _nine(depth=0)
+    where = {"architecture": body} | ({} if depth == 1 else {"depth": depth})
+    return (
+        *_nine(**where),
+        Rows(
+            (
+                Row("CE-softmax", "softmax", where),
+                Row("VBLL", "vbll-softmax", where),
+                Row("Laplace", "softmax-laplace", where),
+            )
+        ),
+        Rows(
+            (
+                Row("DeepEns(M=5)", "softmax-ensemble", where),
+                Row("MC-Dropout", "softmax-dropout", where),
+            )
+        ),
+    )

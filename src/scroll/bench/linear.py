@@ -34,7 +34,7 @@ def quasi_newton(
         if watch is not None:
             watch(r + 1, best)
         steps = torch.tensor([int(found.nit)], device=rows.y.device)
-        yield Trained(which.nonzero()[:, 0], one, score.to(rows.y), steps, steps)
+        yield Trained(which.nonzero()[:, 0], one, score.to(rows.x), steps, steps)
 
 
 def _objective(one: Network, rows: Rows) -> tuple[Callable[[Any], tuple[float, Any]], Any]:
@@ -53,4 +53,5 @@ def _objective(one: Network, rows: Rows) -> tuple[Callable[[Any], tuple[float, A
 
 
 def _double(rows: Rows) -> Rows:
-    return Rows(rows.x.double(), rows.y.double())
+    real = rows.y.is_floating_point()
+    return Rows(rows.x.double(), rows.y.double() if real else rows.y)

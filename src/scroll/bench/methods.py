@@ -13,12 +13,14 @@ from torch import Tensor, nn
 
 from ..bodies import MLP, Dropout
 from ..feeding import Rows
-from ..heads import RegressionHead
+from ..heads import ClassificationHead, OrdinalHead, RegressionHead
 from ..training import Network, Score, held_out_mse, held_out_nll, stack
 from . import evaluation
+from .datasets import SETS
 from .evaluation import Fitted, Lines
 from .gp import Process
 from .references import Constant, Lead, MeanVariance, Variational
+from .softmax import Softmax, VariationalSoftmax
 
 LAMBDAS = (1e-4, 1e-3, 1e-2, 1e-1)
 ALPHAS = (1e-2, 1e-1, 1.0, 1e1)
@@ -49,7 +51,7 @@ class Method:
 
     Args:
         head: made for a number of features and replicate axes.
-        grid: of its one knob; a single None where it has none.
+        grid: of its one knob; a single None where it has none. It may depend on the rows.
         turn: sets the knob of each replicate, given the training rows.
         mean_form: its loss is a mean over the data, so the body's penalty is against a mean.
         score: what its checkpoint, architecture and knob are chosen by.
@@ -64,7 +66,7 @@ class Method:
     """
 
     head: Callable[[int, Lead, Setting], nn.Module]
-    grid: tuple[float | None, ...] = (None,)
+    grid: tuple[float | None, ...] | Callable[[int], tuple[float, ...]] = (None,)
     turn: Callable[[Any, Tensor, Rows], None] | None = None
     mean_form: bool = False
     score: Score = held_out_nll
@@ -76,6 +78,10 @@ class Method:
     late: bool = False
     raw: bool = False
     rows: int | None = None
+
+    def knobs(self, name: str) -> tuple[float | None, ...]:
+        """Its grid on a set."""
+        return self.grid(SETS[name].train_rows) if callable(self.grid) else self.grid
 
 
 def network(
@@ -124,6 +130,36 @@ def _head(covariance: str, method: str = "scroll") -> Callable[[int, Lead, Setti
     return make
 
 
+PROBIT_SCALE = 1.005
+
+
+def _labels(kind: str, covariance: str) -> Callable[[int, Lead, Setting], nn.Module]:
+    """One of the nine heads for labels."""
+
+    def make(features: int, lead: Lead, setting: Setting) -> nn.Module:
+        how: Any = {"covariance": covariance, "floor": setting.floor, "replicates": lead}
+        classes = SETS[setting.set].classes
+        if kind == "ordinal":
+            return OrdinalHead(features, classes, scale=PROBIT_SCALE, **how)
+        scale = PROBIT_SCALE if kind == "ova" else None
+        return ClassificationHead(features, classes, kind, scale=scale, bias=False, **how)
+
+    return make
+
+
+def _softmax(features: int, lead: Lead, setting: Setting) -> nn.Module:
+    return Softmax(features, SETS[setting.set].classes, lead)
+
+
+def _variational_softmax(features: int, lead: Lead, setting: Setting) -> nn.Module:
+    return VariationalSoftmax(features, SETS[setting.set].classes, lead)
+
+
+def _kl_weights(rows: int) -> tuple[float, ...]:
+    """From 1/N, where the bound is the evidence's, to 0.1, evenly in logarithms."""
+    return tuple(float(f"{rows ** (j / 3 - 1) * 0.1 ** (j / 3):.3g}") for j in range(4))
+
+
 def _turn_alpha(head: Any, knobs: Tensor, rows: Rows) -> None:
     head.log_alpha.copy_(knobs.log()[:, None])
 
@@ -131,6 +167,11 @@ def _turn_alpha(head: Any, knobs: Tensor, rows: Rows) -> None:
 def _turn_ridge(head: Any, knobs: Tensor, rows: Rows) -> None:
     """lambda |w|^2 against a mean over N rows is N lambda |w|^2 against their sum."""
     head.log_alpha.copy_((knobs * rows.y.shape[1]).log()[:, None])
+
+
+def _turn_weight_of_sum(head: Any, knobs: Tensor, rows: Rows) -> None:
+    """lambda |w|^2 against a sum over N rows."""
+    head.weight.copy_(knobs / rows.y.shape[1])
 
 
 def _turn_weight(head: Any, knobs: Tensor, rows: Rows) -> None:
@@ -171,6 +212,10 @@ _MAP = Method(
     members=5, report=evaluation.map_and_laplace, pool=evaluation.deep_ensemble,
 )  # fmt: skip
 _FIXED = Method(_head("full", "fixed-alpha"), ALPHAS, _turn_alpha)
+_SOFTMAX = Method(
+    _softmax, (0.1,), _turn_weight_of_sum, members=5,
+    report=evaluation.softmax_and_laplace, pool=evaluation.label_ensemble,
+)  # fmt: skip
 _NO_PRIOR = Method(_head("full", "no-prior"), LAMBDAS, _turn_ridge)
 
 METHODS: dict[str, Method] = {
@@ -203,6 +248,15 @@ METHODS: dict[str, Method] = {
     "hybrid-full": _bound("full", "hybrid"),
     "hybrid-diag": _bound("diag", "hybrid"),
     "scroll-full-refit": Method(_head("full"), report=evaluation.refitted, late=True),
+    **{
+        f"{kind}-{cov}": Method(_labels(kind, cov))
+        for kind in ("ova", "ordinal", "gaussreg") for cov in ("full", "diag", "none")
+    },
+    "softmax": _SOFTMAX,
+    "softmax-dropout": replace(
+        _SOFTMAX, members=1, pool=None, dropout=0.2, report=evaluation.softmax_dropout
+    ),
+    "vbll-softmax": Method(_variational_softmax, _kl_weights, _turn_weight, mean_form=True),
     "mean": Method(lambda d, lead, _: Constant(lead), raw=True),
     "gp-rbf": Method(
         lambda d, lead, _: Process(d, lead), turn=_spread_as_scale, raw=True, rows=1000

@@ -1,13 +1,13 @@
-"""The protocol of the regression tables: splits, scaling, metrics (one file, one convention)."""
+"""The protocol of the tables: splits, scaling, metrics (one file, one convention)."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..feeding import Rows
-from ..metrics import Predictive, calibration_error, nll, rmse
+from ..metrics import brier, calibration_error, ece, nll, rmse
 from .datasets import Table
 
 
@@ -28,7 +28,8 @@ def folds(
 ) -> Folds:
     """60/20/20 by each seed; inputs standardised and the target centred on the training rows.
 
-    Columns that never vary are dropped. The target keeps its unit.
+    Columns that never vary are dropped. The target keeps its unit. Labels stay as they are, and
+    their rows are in double precision.
 
     Args:
         table: the data.
@@ -48,9 +49,10 @@ def folds(
         inputs = (x - x[fold].mean(0)) / torch.where(std > 0, std, 1)
         if unit_rows:
             inputs = inputs / inputs.norm(dim=-1, keepdim=True)
-        target = y - y[fold].mean()
+        target = y.long() if table.classes else (y - y[fold].mean()).float()
+        inputs = inputs.double() if table.classes else inputs.float()
         for part, index in zip(parts, (fold, held, test), strict=True):
-            part.append(Rows(inputs[index].float(), target[index].float()))
+            part.append(Rows(inputs[index], target[index]))
     return Folds(
         *(
             Rows(
@@ -61,8 +63,19 @@ def folds(
     )
 
 
-def metrics(predictive: Predictive, y: Tensor) -> dict[str, Tensor]:
-    """NLL, RMSE and calibration error in the units of the data, each (R,)."""
+def metrics(predictive: Any, y: Tensor) -> dict[str, Tensor]:
+    """NLL, RMSE and calibration error in the units of the data, each (R,).
+
+    Of labels NLL, calibration error over ten equal bins of confidence, Brier score, accuracy.
+    """
+    if not y.is_floating_point():
+        right = predictive.log_probs.argmax(-1) == y
+        return {
+            "nll": -predictive.log_prob(y).mean(-1),
+            "ece": ece(predictive, y),
+            "brier": brier(predictive, y),
+            "accuracy": right.double().mean(-1),
+        }
     return {
         "nll": nll(predictive, y),
         "rmse": rmse(predictive, y),

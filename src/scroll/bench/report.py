@@ -5,8 +5,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from . import paper, records
-from .experiments import EXPERIMENTS, Experiment, Scope
+from .experiments import EXPERIMENTS, Experiment
 from .index import Index
+from .makers import Scope
 from .tables import Label, Table, path, to_markdown
 from .work import missing
 
@@ -33,7 +34,7 @@ def report(results: Path) -> str:
 
 
 def _complete(experiment: Experiment, done: set[str]) -> Scope:
-    """The sets on which every row has ten seeds at least, and the seeds that they share."""
+    """The sets on which every row has ten seeds, or all, and the seeds that they share."""
     seeds = {
         name: {
             seed
@@ -42,7 +43,8 @@ def _complete(experiment: Experiment, done: set[str]) -> Scope:
         }
         for name in experiment.sets
     }
-    sets = tuple(name for name, found in seeds.items() if len(found) >= 10)
+    enough = min(10, len(experiment.seeds))
+    sets = tuple(name for name, found in seeds.items() if len(found) >= enough)
     return Scope(sets, tuple(sorted(set(experiment.seeds).intersection(*(seeds[s] for s in sets)))))
 
 
@@ -50,8 +52,8 @@ def _summary(parts: dict[str, list[Table]]) -> Iterator[str]:
     yield "| table | figures | agree |"
     yield "|---|---:|---:|"
     for name, tables in parts.items():
-        for table in tables:
-            found = _agreement(table)
+        for table in (t for t in tables if t.name in paper.names()):
+            found = paper.agreements(table)
             yield f"| {name}: {table.name} | {len(found)} | {sum(a.agrees for a in found)} |"
 
 
@@ -59,7 +61,9 @@ def _section(table: Table) -> Iterator[str]:
     yield f"### {table.title} (`{table.name}`)"
     yield ""
     yield to_markdown(Table(table.name, "", table.columns, table.blocks, table.show_se)).strip()
-    beside = paper.compare(table, paper.figures(table.name), paper.tolerance(table.name))
+    if table.name not in paper.names():
+        return
+    beside = paper.beside(table)
     yield ""
     yield "<details><summary>Beside the paper</summary>"
     yield ""
@@ -67,7 +71,7 @@ def _section(table: Table) -> Iterator[str]:
     yield ""
     yield "</details>"
     yield ""
-    found = _agreement(table)
+    found = paper.agreements(table)
     apart = [a for a in found if not a.agrees]
     yield f"{len(found) - len(apart)} of {len(found)} figures agree with the paper's."
     if apart:
@@ -78,10 +82,6 @@ def _section(table: Table) -> Iterator[str]:
             )
             + "."
         )
-
-
-def _agreement(table: Table) -> list[paper.Agreement]:
-    return paper.agreement(table, paper.figures(table.name), paper.tolerance(table.name))
 
 
 def _name(label: Label) -> str:

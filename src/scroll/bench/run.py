@@ -10,9 +10,10 @@ import torch
 
 from ..checks import must, one_of
 from . import datasets, records
-from .experiments import EXPERIMENTS, QUICK, Scope
+from .experiments import EXPERIMENTS, QUICK
 from .fitting import fit
 from .index import Index
+from .makers import Scope
 from .protocol import Folds, folds
 from .studies import STUDIES
 from .tables import Table
@@ -43,10 +44,14 @@ def scope(
         must(given is None or len(given) > 0, what, "name at least one", "none")
     few = tuple(m for m in QUICK.methods or () if m in usual.methods()) or None
     return Scope(
-        tuple(sets or (QUICK.sets if small and usual.sets == datasets.UCI else usual.sets)),
+        tuple(sets or (_few(usual.sets) if small else usual.sets)),
         tuple(dict.fromkeys(seeds or (QUICK.seeds if small else usual.seeds))),
         tuple(methods) if methods else (few if small else None),
     )
+
+
+def _few(sets: tuple[str, ...]) -> tuple[str, ...]:
+    return QUICK.sets if sets == datasets.UCI else sets[:2]
 
 
 def train(

@@ -47,7 +47,7 @@ class Work:
 
     def groups(self) -> list[Group]:
         """All of them, an architecture after the other; on raw inputs there is none."""
-        knobs = self.method.grid if self.grid is None else self.grid
+        knobs = self.method.knobs(self.setting.set) if self.grid is None else self.grid
         orders = range(self.method.orders)
         raw = self.method.raw or self.setting.depth == 0
         bodies = ("none",) if raw else self.architectures
@@ -111,7 +111,7 @@ def plan(units: Sequence[Unit], read: Read, device: torch.device) -> Plan:
         rows = read(work.setting.set, (groups[0].seed,)).train
         rows = shortened(work.method, rows)
         made = network(work.method, work.setting, rows.x.shape[-1], groups[0].architecture, (1,))
-        each = footprint(made.to(device), rows, work.setting.batch or None)
+        each = footprint(made.to(rows.x), rows, work.setting.batch or None)
         at_once = work.setting.batch or rows.y.shape[1]
         size = max(1, stack_size(each, at_once, device) // work.members)
         alike = [list(some) for _, some in groupby(groups, lambda g: g.architecture)]

@@ -17,7 +17,9 @@ Lead = tuple[int, ...]
 Make = Callable[[Lead], nn.Module]
 Body = str | Sequence[int] | nn.Module
 
-DROPOUT = 0.05
+DROPOUT, FREQUENCY = 0.05, 1.0
+LABEL_DROPOUT, LABEL_FREQUENCY = 0.2, 0.3  # a label says less than a number: smoother bodies
+LABELS = ("ova", "gaussreg", "ordinal")  # likelihoods
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,8 @@ class Plan:
     noise: float = 0.5
 
 
-def default(body: Body, plain: int, ranked: int) -> Plan:
-    """The recipe of `docs/recipe.md`."""
+def default(body: Body, plain: int, ranked: int, labels: bool = False) -> Plan:
+    """The recipe of `docs/recipe.md`, for numbers or for labels."""
     how = Recipe(
         steps=3000,
         lr=5e-3,
@@ -55,7 +57,7 @@ def default(body: Body, plain: int, ranked: int) -> Plan:
         weight_decay=0.1,
         average=50,
     )
-    return Plan(candidates(body, plain, ranked), how)
+    return Plan(candidates(body, plain, ranked, labels), how)
 
 
 def paper(plain: int) -> Plan:
@@ -81,8 +83,11 @@ class _First(nn.Module):
         return out
 
 
-def candidates(body: Body, plain: int, ranked: int) -> tuple[Candidate, ...]:
-    """The bodies that a name, widths or a module stands for."""
+def candidates(body: Body, plain: int, ranked: int, labels: bool = False) -> tuple[Candidate, ...]:
+    """The bodies that a name, widths or a module stands for.
+
+    For labels they start, and are thinned in training, otherwise; trained, they are the same.
+    """
     if isinstance(body, nn.Module):
         return (_users(body, plain),)
     if isinstance(body, str):
@@ -92,7 +97,7 @@ def candidates(body: Body, plain: int, ranked: int) -> tuple[Candidate, ...]:
             names = ", ".join(map(repr, known))
             raise refusal("body", f"be one of {names}, widths or a module", repr(body))
         found = known[body] if ranked or body != "auto" else ("smooth",)
-        return tuple(_named(name, plain, ranked) for name in found)
+        return tuple(_named(name, plain, ranked, labels) for name in found)
     widths = tuple(body)
     must(
         len(widths) > 0 and all(isinstance(w, int) and w > 0 for w in widths),
@@ -103,15 +108,13 @@ def candidates(body: Body, plain: int, ranked: int) -> tuple[Candidate, ...]:
     return (Candidate("x".join(map(str, widths)), partial(_layers, plain, widths), widths[-1]),)
 
 
-def _named(name: str, plain: int, ranked: int) -> Candidate:
+def _named(name: str, plain: int, ranked: int, labels: bool) -> Candidate:
     if name == "matern":
         return Candidate(name, lambda lead: Matern(plain, 512, lead), 512)
-    wavy = name == "waves"
-    return Candidate(
-        name,
-        lambda lead: Tabular(plain, ranked, wavy=wavy, dropout=DROPOUT, replicates=lead),
-        128,
-    )
+    how: Any = {"wavy": name == "waves"}
+    how["dropout"] = LABEL_DROPOUT if labels else DROPOUT
+    how["frequency"] = LABEL_FREQUENCY if labels else FREQUENCY
+    return Candidate(name, lambda lead: Tabular(plain, ranked, replicates=lead, **how), 128)
 
 
 def _layers(plain: int, widths: tuple[int, ...], lead: Lead) -> nn.Module:

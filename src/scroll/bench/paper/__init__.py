@@ -63,7 +63,26 @@ def figures(name: str) -> dict[Label, dict[str, Cell]]:
 
 def tolerance(name: str) -> float:
     """What a figure may differ by without a word: 0.1 nat, a point of coverage, a rounding."""
-    return 0.01 if name.endswith("caliberr") else 0.001 if name.endswith("rmse") else 0.1
+    if name.endswith("rmse"):
+        return 0.001
+    if name.endswith(("caliberr", "ece")):
+        return 0.01
+    return 0.03 if "classification" in name else 0.1
+
+
+def agreements(table: Table) -> list[Agreement]:
+    """Each mean of ours beside the figure of the paper's table of that name, if it has one."""
+    return agreement(table, _printed(table), tolerance(table.name))
+
+
+def beside(table: Table) -> Table:
+    """Ours and the paper's table of that name; ours alone if it has none."""
+    printed = _printed(table)
+    return compare(table, printed, tolerance(table.name)) if printed else table
+
+
+def _printed(table: Table) -> Rows:
+    return figures(table.name) if table.name in names() else {}
 
 
 def agreement(table: Table, figures: Rows, tolerance: float = 0.1) -> list[Agreement]:

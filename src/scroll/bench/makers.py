@@ -1,0 +1,161 @@
+"""The tables of the experiments, made of records alone."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import isfinite
+from statistics import fmean
+from typing import Any
+
+from . import layout
+from .datasets import SETS
+from .index import Index, Values, Where
+from .layout import Row, Rows
+from .methods import Setting
+from .significance import changed
+from .tables import Block, Cell, Table, cell, table
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What of an experiment is asked for."""
+
+    sets: tuple[str, ...]
+    seeds: tuple[int, ...]
+    methods: tuple[str, ...] | None = None  # None is all of them
+
+    def wants(self, row: Row) -> bool:
+        """Whether a row is among the methods asked for."""
+        return self.methods is None or row.method in self.methods
+
+
+Make = Callable[[Index, Scope], list[Table]]
+
+
+def setting(name: str, method: str, where: Where) -> Setting:
+    """The setting of a row on a set; a batch that holds all rows is no batch."""
+    odd = {k: v for k, v in where.items() if k in Setting._fields}
+    if odd.get("batch", 0) >= SETS[name].train_rows:
+        del odd["batch"]
+    return Setting(name, method, **odd)
+
+
+def _values(index: Index, scope: Scope, row: Row, name: str, metric: str = "nll") -> Values:
+    fixed = {k: v for k, v in row.where.items() if k in ("architecture", "knob")}
+    where = setting(name, row.method, row.where).odd() | fixed
+    return index.values(name, row.method, where, scope.seeds, row.metric or metric)
+
+
+def by_set(name: str, title: str, blocks: Iterable[Rows], metric: str, **how: Any) -> Make:
+    """A table with sets along the top."""
+    blocks = tuple(blocks)
+
+    def make(index: Index, scope: Scope) -> list[Table]:
+        filled = [
+            Block(
+                {
+                    row.label: {s: _values(index, scope, row, s, metric) for s in scope.sets}
+                    for row in block.rows
+                    if scope.wants(row)
+                },
+                block.ranked,
+            )
+            for block in blocks
+        ]
+        filled = [block for block in filled if block.rows]
+        return [table(name, title, scope.sets, filled, **how)] if filled else []
+
+    return make
+
+
+def several(*makers: Make) -> Make:
+    """The tables of all of them."""
+    return lambda index, scope: [t for make in makers for t in make(index, scope)]
+
+
+def optimism(index: Index, scope: Scope) -> list[Table]:
+    """Train and test NLL of two routes, and the gap between them."""
+    blocks = []
+    for row in filter(scope.wants, layout.OPTIMISM):
+        kinds = ("train", "test", "gap")
+        lines: dict[Any, dict[str, Cell]] = {(str(row.label), kind): {} for kind in kinds}
+        for s in scope.sets:
+            test = _values(index, scope, row, s)
+            train = _values(index, scope, row, s, "train_nll")
+            gap = {seed: test[seed] - train[seed] for seed in test.keys() & train.keys()}
+            for kind, values in zip(kinds, (train, test, gap), strict=True):
+                lines[str(row.label), kind][s] = cell(values)
+        blocks.append(lines)
+    title = "Train and test NLL of the free and the closed route (Full, relu+LN)"
+    return [Table("appendix_traintest_gap", title, scope.sets, blocks)]
+
+
+def batching(index: Index, scope: Scope) -> list[Table]:
+    """The change in NLL from all rows a step to 256."""
+    lines: dict[Any, dict[str, Cell]] = {}
+    for row in filter(scope.wants, layout.BATCHING):
+        lines[row.label] = {}
+        for s in scope.sets:
+            full = _values(index, scope, row, s)
+            batched = row._replace(where={**row.where, **layout.SMALL_BATCH})
+            part = _values(index, scope, batched, s)
+            both = {seed: part[seed] - full[seed] for seed in part.keys() & full.keys()}
+            lines[row.label][s] = cell(both, signed=True, star=changed(part, full))
+    title = "Mini-batches of 256 against full batches (relu+LN): change in test NLL"
+    return [Table("appendix_batching", title, scope.sets, [lines])]
+
+
+def trajectory(index: Index, scope: Scope) -> list[Table]:
+    """NLL by depth; the best depth of each family is marked."""
+    lines: dict[Any, dict[str, Cell]] = {}
+    wanted = {c: row for c, row in layout.TRAJECTORY.items() if scope.wants(row)}
+    for s in scope.sets:
+        found = {c: _values(index, scope, row, s) for c, row in wanted.items()}
+        means = {c: m for c, v in found.items() if v and isfinite(m := fmean(v.values()))}
+        lines[s] = {}
+        for column, values in found.items():
+            family = [m for c, m in means.items() if c.split()[0] == column.split()[0]]
+            best = column in means and means[column] == min(family)
+            lines[s][column] = cell(values, mark="best" if best else "")
+    title = "Depth of the body: linear, one and two hidden layers (test NLL)"
+    return [Table("depth_trajectory", title, tuple(wanted), [lines])]
+
+
+def loo_gap(index: Index, scope: Scope) -> list[Table]:
+    """What the shared cavity owes to leaving one out, on trained features."""
+    lines: dict[Any, dict[str, Cell]] = {}
+    for s in scope.sets:
+        n = SETS[s].train_rows
+        found = index.fits(s, "loo-gap", {}, scope.seeds)
+        each = {
+            k: dict(enumerate(r["metrics"][k] for r in found)) for k in ("gap", "d_eff", "h_max")
+        }
+        gap = cell(each["gap"], digits=4)
+        rate = 50 / n
+        lines[s] = {
+            "N_train": Cell(float(n), digits=0),
+            "H/N": Cell(rate),
+            "d_eff": cell(each["d_eff"], digits=1),
+            "h_max": Cell(max(each["h_max"].values()), digits=2) if found else Cell(None),
+            "gap/plate (nats)": gap,
+            "gap/(H/N)": Cell(None if gap.mean is None else gap.mean / rate, digits=2),
+        }
+    title = "Eq. shared_loo_gap on trained features, a fit an entry of the mean"
+    columns = ("N_train", "H/N", "d_eff", "h_max", "gap/plate (nats)", "gap/(H/N)")
+    return [Table("loo_gap", title, columns, [lines])]
+
+
+def scale(index: Index, scope: Scope) -> list[Table]:
+    """Large sets, with what each row costs."""
+    blocks = []
+    for block in (layout.at(b, **layout.AT_SCALE) for b in layout.SCALE):
+        rows = {}
+        for row in filter(scope.wants, block.rows):
+            runs = dict.fromkeys(scope.seeds, float(layout.PASSES[row.method][0]))
+            passes = dict.fromkeys(scope.seeds, float(layout.PASSES[row.method][1]))
+            found = {s: _values(index, scope, row, s) for s in scope.sets}
+            rows[row.label] = {"Train": runs, "Infer": passes, **found}
+        if rows:
+            blocks.append(Block(rows, block.ranked))
+    title = "Large tables: training runs and passes per architecture, test NLL"
+    columns = ("Train", "Infer", *scope.sets)
+    return [table("table_scale_nll", title, columns, blocks, counts=("Train", "Infer"))]
