@@ -133,6 +133,9 @@ def test_a_held_out_score_is_in_the_targets_own_units():
     [
         ("name", (), "classification"), ("sold", (), "classification"), ("stars", (), "regression"),
         ("stars", ("--task", "classification"), "classification"), ("visits", (), "regression"),
+        ("stars", ("--likelihood", "ordinal"), "classification"),
+        ("stars", ("--ordered",), "classification"),
+        ("visits", ("--likelihood", "negbinomial"), "regression"),
     ],
 )  # fmt: skip
 def test_text_and_booleans_are_classified_and_numbers_regressed(target, words, task):
@@ -217,7 +220,7 @@ def test_predictions_of_several_numbers_and_of_counts(models):
     assert list(out) == [f"{name}_{of}" for name in ("price", "size") for of in each]
     assert (out["price_lower"] < out["price_mean"]).all()
     out = pd.read_csv(io.StringIO(good(scroll("predict", models / "visits.scroll", "new.csv"))))
-    assert (out["lower"] == out["lower"].round()).all()
+    assert (out[["lower", "upper"]].dtypes == np.int64).all()  # no decimal point
 
 
 @pytest.mark.parametrize(
@@ -226,8 +229,10 @@ def test_predictions_of_several_numbers_and_of_counts(models):
 def test_predictions_of_a_class(models, target, labels):
     done = scroll("predict", models / f"{target}.scroll", "new.csv")
     out = pd.read_csv(io.StringIO(good(done)))
-    assert list(out) == ["prediction", *(f"p_{label}" for label in labels)]
-    probs = out.iloc[:, 1:].to_numpy()
+    ends = ["lower", "upper"] if target == "stars" else []
+    names = [f"p_{label}" for label in labels]
+    assert list(out) == ["prediction", *ends, *names]
+    probs = out[names].to_numpy()
     np.testing.assert_allclose(probs.sum(1), 1)
     assert out["prediction"].tolist() == [labels[k] for k in probs.argmax(1)]
 
@@ -312,7 +317,7 @@ def test_scores_of_several_numbers_and_of_counts(models):
     assert told["targets"].keys() == {"price", "size"}
     assert told["targets"]["price"]["rmse"] < 12
     told = json.loads(good(scroll("evaluate", models / "visits.scroll", "all.csv", "--json")))
-    assert list(told) == ["rows", "nll", "crps", "rmse", "coverage_90"]
+    assert list(told) == ["rows", "nll", "crps", "rmse", "calibration_error", "coverage_90"]
 
 
 @pytest.mark.parametrize("target", ["name", "sold", "stars"])
@@ -321,7 +326,8 @@ def test_scores_of_a_class(models, target):
     told, frame = json.loads(good(done)), pd.read_csv("all.csv", dtype={"kind": str})
     model = load(models / f"{target}.scroll")
     hit = model.predict(frame[INPUTS]) == frame[target].to_numpy()
-    assert list(told) == ["rows", "nll", "accuracy", "brier", "ece"]
+    ranked = ["ranked_probability_score"] if target == "stars" else []
+    assert list(told) == ["rows", "nll", "accuracy", "brier", "ece", *ranked]
     assert told["accuracy"] == pytest.approx(hit.mean())
 
 
@@ -392,9 +398,33 @@ def test_export_hands_over_the_model(models, monkeypatch):
         (("train.csv", "--target", "price", "--task", "guess"), ["`--task`", "'guess'"]),
         (("train.csv", "--target", "price", "--task", "classification"), ["`price`", "fractions"]),
         (("train.csv", "--target", "flag,price"), ["`--target`", "one column of classes"]),
-        (("train.csv", "--target", "price", "--ordered"), ["`--ordered`", "--task classif"]),
-        (("train.csv", "--target", "price", "--likelihood", "ova"), ["`--likelihood`", "'ova'"]),
-        (("train.csv", "--target", "price", "--likelihood", "poisson"), ["`y`", "counts"]),
+        (("train.csv", "--target", "price", "--ordered"), ["`price`", "fractions"]),
+        (("train.csv", "--target", "price", "--levels", "1,2"), ["`price`", "fractions"]),
+        (
+            ("train.csv", "--target", "price", "--task", "regression", "--ordered"),
+            ["`--ordered`", "--task classif"],
+        ),
+        (
+            ("train.csv", "--target", "price", "--class-weight", "balanced"),
+            ["`--class-weight`", "--task classif"],
+        ),
+        (("train.csv", "--target", "flag", "--class-weight", "heavy"), ["`--class-weight`"]),
+        (("train.csv", "--target", "flag", "--levels", "False,No"), ["`--levels`", "'No'"]),
+        (("train.csv", "--target", "flag", "--levels", "True"), ["`ordered`", "two classes"]),
+        (("train.csv", "--target", "price", "--likelihood", "ova"), ["`price`", "fractions"]),
+        (("train.csv", "--target", "price", "--likelihood", "odd"), ["`--likelihood`", "'odd'"]),
+        (
+            ("train.csv", "--target", "price", "--task", "regression", "--likelihood", "ova"),
+            ["`--likelihood`", "'ova'", "--task decides"],
+        ),
+        (
+            ("train.csv", "--target", "price", "--likelihood", "poisson"),
+            ["`price`", "counts", "row 1 of train.csv"],
+        ),
+        (("train.csv", "--target", "b", "--likelihood", "poisson"), ["`b`", "counts", "train.csv"]),
+        (("train.csv", "--target", "b,price", "--likelihood", "poisson"), ["one column of counts"]),
+        (("words.csv", "--target", "n", "--likelihood", "poisson"), ["`n`", "'many' in row 2"]),
+        (("minus.csv", "--target", "n", "--likelihood", "poisson"), ["`n`", "-1 in row 3"]),
         (("train.csv", "--target", "price", "--covariance", "big"), ["`--covariance`", "'big'"]),
         (("train.csv", "--target", "price", "--routing", "odd"), ["`routing`", "'odd'"]),
         (("train.csv", "--target", "price", "--recipe", "cake"), ["`recipe`", "'cake'"]),
@@ -420,6 +450,8 @@ def test_what_cannot_be_fitted_is_refused_in_a_line(words, said):
     Path("ragged.csv").write_text("a,b\n1,2\n3,4,5\n")
     Path("long.csv").write_text("a,b\n1,2,3\n3,4,5\n")
     Path("inf.csv").write_text("a,b\n1,2\n3,inf\n5,6\n")
+    Path("words.csv").write_text("a,n\n1,3\n2,many\n3,0\n")
+    Path("minus.csv").write_text("a,n\n1,3\n2,2\n3,-1\n")
     for name in ("no.parquet", "no.csv.gz", "train.xls"):
         Path(name).write_text("nothing of the kind")
     Path("model.scroll").write_text("mine")

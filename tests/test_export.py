@@ -17,7 +17,9 @@ pytest.importorskip("onnxscript")
 ort = pytest.importorskip("onnxruntime")
 pd = pytest.importorskip("pandas")
 
-from scroll.export import _traced, export_onnx  # noqa: E402
+from scroll.export import _cdf, _latent, _traced, export_onnx  # noqa: E402
+from scroll.factors import NegativeBinomial, Poisson  # noqa: E402
+from scroll.predictive import Count  # noqa: E402
 
 LEVELS = (0.001, 0.05, 0.5, 0.95, 1 - 1e-6)
 SMALL = {"max_steps": 40, "random_state": 0}
@@ -57,14 +59,14 @@ def agrees(session, estimator, x):
     assert all(value.dtype == np.float64 for value in got.values())
     if isinstance(estimator, ScrollClassifier):
         assert list(got) == ["probabilities"]
-        np.testing.assert_allclose(
-            got["probabilities"], estimator.predict_proba(x), rtol=1e-5, atol=1e-6
-        )
+        columns = metadata(session)["classes"]
+        want = estimator.predict_proba(x)[:, [*map(estimator.classes_.tolist().index, columns)]]
+        np.testing.assert_allclose(got["probabilities"], want, rtol=1e-5, atol=1e-6)
         return
     mean, std = estimator.predict(x, return_std=True)
     np.testing.assert_allclose((got["mean"] - mean) / std, 0.0, atol=1e-5)
     np.testing.assert_allclose(got["std"], std, rtol=1e-5)
-    if "quantiles" in got:
+    if "quantiles" in got and estimator.likelihood == "gaussian":
         want = estimator.predict_quantiles(x, LEVELS)
         np.testing.assert_allclose((got["quantiles"] - want) / std[..., None], 0.0, atol=2e-5)
 
@@ -100,9 +102,10 @@ def test_several_outputs(members, tmp_path):
         ({}, [0.0]),
         ({"n_members": 2}, [-0.5, 0.5]),
         ({"likelihood": "gaussreg"}, [-0.5, 0.5]),
-        ({"ordered": True, "n_members": 3}, [-0.5, 0.5]),
+        ({"ordered": ("top", "mid", "low"), "n_members": 3}, [-0.5, 0.5]),
+        ({"class_weight": "balanced"}, [0.0]),
     ],
-    ids=["binary", "three", "gaussreg", "ordinal"],
+    ids=["binary", "three", "gaussreg", "ordinal", "balanced"],
 )
 def test_classes(how, edges, tmp_path):
     x, y = table()
@@ -110,18 +113,67 @@ def test_classes(how, edges, tmp_path):
     model = ScrollClassifier(body="smooth", **how, **SMALL).fit(x, labels)
     session = exported(model, tmp_path / "model.onnx")
     agrees(session, model, x)
-    assert metadata(session)["classes"] == model.classes_.tolist()
+    assert metadata(session)["classes"] == model.levels_.tolist()
 
 
+@pytest.mark.parametrize("members", [1, 2])
 @pytest.mark.parametrize("likelihood", ["poisson", "negbinomial"])
-def test_counts_have_moments_only(likelihood, tmp_path):
+def test_counts(likelihood, members, tmp_path):
     x, y = table()
-    model = ScrollRegressor(likelihood=likelihood, n_members=2, body="smooth", **SMALL)
-    model.fit(x, np.round(np.exp(y)))
+    model = ScrollRegressor(likelihood=likelihood, n_members=members, body="smooth", **SMALL)
+    model.fit(x, np.round(np.exp(2 * y)))
     session = exported(model, tmp_path / "model.onnx")
     agrees(session, model, x)
-    assert list(run(session, model, x)) == ["mean", "std"]
-    assert metadata(session)["quantiles"] == []
+    assert metadata(session)["quantiles"] == list(LEVELS)
+    least_counts(run(session, model, x)["quantiles"], model, x)
+    for rows in (1, 7):
+        assert run(session, model, x[:rows])["quantiles"].shape == (rows, len(LEVELS))
+    plain = exported(model, tmp_path / "plain.onnx", ())
+    assert list(run(plain, model, x)) == ["mean", "std"]
+    for name in ("model.onnx", "plain.onnx"):
+        content = (tmp_path / name).read_bytes()
+        onnx.checker.check_model(onnx.load_from_string(content), full_check=True)
+        assert b".py" not in content
+
+
+def least_counts(got, model, x):
+    """Each is the least count that reaches its level, to the rounding of the bodies."""
+    p = model.predict_dist(x)
+    k, level = torch.from_numpy(got), torch.tensor(LEVELS, dtype=torch.float64)
+    cdf = lambda k: torch.stack([p.cdf(column) for column in k.T], -1)
+    assert bool((k == k.round()).all())
+    assert bool((cdf(k) >= level - 1e-5).all())
+    assert bool((cdf(k - 1) < level + 1e-5).all())
+    want = model.predict_quantiles(x, LEVELS)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1)
+    assert (got == want)[:, :4].mean() > 0.98  # in the far tail, neighbours are as good
+
+
+FACTORS = [Poisson(), *(NegativeBinomial(torch.tensor(r).double()) for r in (0.05, 0.5, 3.0, 80.0))]
+
+
+@pytest.mark.parametrize("factor", FACTORS, ids=str)
+def test_the_graphs_distribution_function_of_counts(factor):
+    """Against the library's own, which has the incomplete gamma and beta functions."""
+    rng = np.random.default_rng(0)
+    k = np.r_[rng.integers(0, 6, 300), np.floor(np.exp(rng.uniform(0, 12, 300)))]
+    std = np.exp(rng.uniform(np.log(1e-5), np.log(3), 600))
+    mean = np.log(k + 1) + rng.normal(size=600) * (1 + std)
+    k, std, mean = (torch.from_numpy(v) for v in (k, std, mean))
+    p = Count(factor, mean, std.square())
+    got = _cdf(*_latent((p,)), k[:, None])[0, :, 0]
+    torch.testing.assert_close(got, p.cdf(k), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e3, 1e7])
+def test_large_counts(size, tmp_path):
+    x, y = table()
+    model = ScrollRegressor(likelihood="poisson", body=(8,), **SMALL)
+    model.fit(x, np.round(size * np.exp(y)))
+    session = exported(model, tmp_path / "model.onnx", (0.5, 0.99))
+    got = run(session, model, x)["quantiles"]
+    # the latent is of float32, and a count of this size as fine as its rounding
+    np.testing.assert_allclose(got, model.predict_quantiles(x, [0.5, 0.99]), rtol=2e-5, atol=1)
 
 
 @pytest.mark.parametrize("body", ["waves", "matern", (8, 4), "yours"])
@@ -207,6 +259,14 @@ def test_torch_takes_a_bare_head(covariance):
             torch.testing.assert_close(getattr(got, name), getattr(want, name))
 
 
+class Raises:
+    def __init__(self, error):
+        self.error = error
+
+    def __call__(self, *_):
+        raise self.error
+
+
 def test_bad_levels_places_and_missing_packages(tmp_path, monkeypatch):
     x, y = table()
     model = ScrollRegressor(body="smooth", **SMALL)
@@ -217,6 +277,11 @@ def test_bad_levels_places_and_missing_packages(tmp_path, monkeypatch):
         export_onnx(model, tmp_path / "model.onnx", (0.5, 95))
     with pytest.raises(FileNotFoundError, match="`path` must lie in a folder that exists"):
         export_onnx(model, tmp_path / "none" / "model.onnx", ())
+    torch_error = torch.onnx.OnnxExporterError("no loops")
+    with monkeypatch.context() as patched:
+        patched.setattr("scroll.export._traced", Raises(torch_error))
+        with pytest.raises(RuntimeError, match=r"`torch` must be able.*or try quantiles=\(\)"):
+            export_onnx(model, tmp_path / "model.onnx")
     real = builtins.__import__
 
     def without(name, *rest, **more):

@@ -6,6 +6,7 @@ import torch
 from scipy.special import logsumexp
 
 from scroll.estimators.fitting import Routed, shared
+from scroll.estimators.recipes import default
 from scroll.estimators.rows import split
 
 N, D = 40, 3
@@ -240,3 +241,25 @@ def test_each_member_predicts_by_its_best_route():
     for m, route in enumerate(routes):
         torch.testing.assert_close(log_p[m], held[route][m], rtol=0, atol=0)
     assert Routed(None, held, {}).scores()["free"] == pytest.approx(-held["free"][0].mean().item())
+
+
+def test_bodies_for_labels_are_thinned_more_and_start_at_lower_frequencies():
+    numbers, labels = (default("auto", 4, 3, kind).candidates for kind in (False, True))
+    assert [c.name for c in numbers] == [c.name for c in labels] == ["smooth", "waves"]
+    torch.manual_seed(0)
+    for one, two in zip(numbers, labels, strict=True):
+        mine, theirs = one.make((50,)), two.make((50,))
+        assert (mine.between.p, theirs.between.p) == (0.05, 0.2)
+        assert [p.shape for p in mine.parameters()] == [p.shape for p in theirs.parameters()]
+    assert mine.frequencies.std().item() == pytest.approx(1.0, rel=0.05)
+    assert theirs.frequencies.std().item() == pytest.approx(0.3, rel=0.05)
+
+
+def test_too_few_rows_to_hold_out_are_told_by_identity_also_without_weight():
+    codes, y = np.zeros((4, 1)), np.arange(4.0)
+    codes[2:] = 1.0
+    y[:] = codes[:, 0]
+    assert (plain := split(codes, y, None, 0.2, 0, False)).held is plain.train
+    found = split(codes, y, np.array([1.0, 1.0, 1.0, 0.0]), 0.2, 0, False)
+    assert found.held is found.train
+    assert 3 not in found.train

@@ -1,10 +1,12 @@
 import numpy as np
 import pytest
+import scoringrules
 import torch
 from scipy import stats
 
 from scroll import metrics
-from scroll.predictive import Normal
+from scroll.factors import NegativeBinomial, Poisson
+from scroll.predictive import Count, Mixture, Normal
 
 
 def example(n=500):
@@ -43,3 +45,25 @@ def test_a_column_of_targets_is_refused():
     for metric in (metrics.nll, metrics.rmse, metrics.calibration_error):
         with pytest.raises(ValueError, match=r"`y` must have the shape \(500,\) of the predictive"):
             metric(p, y[:, None])
+
+
+def test_crps_is_theirs():
+    mean, std, y = torch.randn(3, 50), torch.rand(3, 50) + 0.2, torch.randn(50)
+    parts = Normal(mean, std.square() / 3, std.square() * (2 / 3))
+    one = Normal(mean[0], parts.noise_var[0], parts.belief_var[0])
+    theirs = scoringrules.crps_normal(y.numpy(), mean[0].numpy(), std[0].numpy())
+    assert metrics.crps(one, y).item() == pytest.approx(theirs.mean(), rel=1e-10)
+    third = np.full((50, 3), 1 / 3)
+    theirs = scoringrules.crps_mixnorm(y.numpy(), mean.T.numpy(), std.T.numpy(), third)
+    assert metrics.crps(Mixture(parts), y).item() == pytest.approx(theirs.mean(), rel=1e-10)
+
+
+def test_crps_of_counts_is_theirs():
+    rate, y, r = torch.tensor([0.3, 2.0, 11.0]), torch.tensor([0.0, 5.0, 9.0]), 2.5
+    at = (rate.log(), torch.full((3,), 1e-16))
+    ours = metrics.crps(Count(Poisson(), *at), y).item()
+    theirs = scoringrules.crps_poisson(y.numpy(), rate.numpy())
+    assert ours == pytest.approx(theirs.mean(), rel=1e-9)
+    ours = metrics.crps(Count(NegativeBinomial(torch.tensor(r)), *at), y).item()
+    theirs = scoringrules.crps_negbinom(y.numpy(), r, (r / (r + rate)).numpy())
+    assert ours == pytest.approx(theirs.mean(), rel=1e-9)

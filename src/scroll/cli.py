@@ -82,6 +82,7 @@ def bench(
     """Check a table of the paper: train what the records lack, print the table from them."""
     try:
         from .bench import command
+        from .bench.studies import STUDIES
 
         if experiment == "list":
             command.listed(Console())
@@ -90,7 +91,7 @@ def bench(
             command.reported(results, REPORT if output == TABLES else output, Console())
             return
         errors = Console(stderr=True)
-        if experiment in command.STUDIES:
+        if experiment in STUDIES:
             command.studied(
                 experiment, output, quick, Console(), errors, sets=sets, methods=methods,
                 seeds=seeds, device=device, compare=compare, tables=dry, data=data, workers=workers,
@@ -132,8 +133,8 @@ def fit(
     task: Annotated[
         str,
         typer.Option(
-            help="regression or classification; auto classifies a target of text, categories or "
-            "booleans, and regresses numbers."
+            help="regression or classification; auto goes by --likelihood, then classifies a "
+            "target of text, categories or booleans, and regresses numbers."
         ),
     ] = "auto",
     likelihood: Annotated[
@@ -150,7 +151,13 @@ def fit(
     body: Annotated[
         str, typer.Option(help="auto, smooth, waves, matern, or widths: 256,128.")
     ] = "auto",
-    ordered: Annotated[bool, typer.Option("--ordered", help="The classes have an order.")] = False,
+    ordered: Annotated[
+        bool, typer.Option("--ordered", help="The classes have an order, by default their sorting.")
+    ] = False,
+    levels: Annotated[str, typer.Option(help="That order, lowest first: low,mid,high.")] = "",
+    class_weight: Annotated[
+        str, typer.Option(help="balanced: rare classes weigh as much as frequent ones.")
+    ] = "",
     weight: Annotated[str, typer.Option(help="Column with the rows' weights.")] = "",
     drop: Annotated[str, typer.Option(help="Columns not to learn from, by commas.")] = "",
     held: Annotated[
@@ -168,7 +175,8 @@ def fit(
         found = commands.fit(
             train, target, output, _note, task=task, likelihood=likelihood, n_members=members,
             covariance=covariance, routing=routing, recipe=recipe, body=body, ordered=ordered,
-            weight=weight, drop=drop, held=held, random_state=seed, max_steps=max_steps,
+            levels=levels, class_weight=class_weight, weight=weight, drop=drop, held=held,
+            random_state=seed, max_steps=max_steps,
             verbose=int(sys.stdout.isatty() and not quiet and not as_json),
         )  # fmt: skip
         if as_json or not quiet:
@@ -256,9 +264,28 @@ def _note(message: str) -> None:
 
 
 def _show(found: dict[str, Any], as_json: bool) -> None:
-    from .commands import lines
+    typer.echo(json.dumps(found, allow_nan=False) if as_json else _lines(found))
 
-    typer.echo(json.dumps(found, allow_nan=False) if as_json else lines(found))
+
+def _lines(found: dict[str, Any], indent: str = "") -> str:
+    """Names and values, one a line, as a person reads them."""
+    out, width = [], max(map(len, found), default=0)
+    for name, value in found.items():
+        if isinstance(value, dict):
+            out += [f"{indent}{name}", _lines(value, f"{indent}  ")]
+        elif name == "columns" and isinstance(value, list):
+            out += [f"{indent}{name}", *(f"{indent}  {_column(column)}" for column in value)]
+        else:
+            some = ", ".join(map(str, value)) if isinstance(value, list) else value
+            text = f"{some + 0.0:.4g}" if isinstance(some, float) else some  # no -0
+            out.append(f"{indent}{name.replace('_', ' '):{width}}  {text}")
+    return "\n".join(out)
+
+
+def _column(column: dict[str, Any]) -> str:
+    kinds = f", {len(column['categories'])} kinds" if column["categories"] else ""
+    gaps = ", with gaps" if column["missing"] else ""
+    return f"{column['name'] or '(no name)'}  {column['kind']}{kinds}{gaps}"
 
 
 def _refuse(message: str) -> None:

@@ -18,16 +18,16 @@ import numpy as np
 import torch
 
 from . import metrics
+from .blending import CountMixture
 from .checks import must, one_of, refusal
 from .estimators import ScrollClassifier, ScrollRegressor
+from .estimators.model import COUNTS
 from .estimators.persist import FORMAT, load, written
+from .estimators.regressor import counted, whole
 from .estimators.table import Table, listed
-from .predictive import Mixture, Normal
-from .sheets import Note, free, library, matched, numeric, read
+from .predictive import Count, Mixture, Normal, Ordered
+from .sheets import Note, classes, free, kind_of, library, matched, numbers, order, positions, read
 
-KINDS = {"boolean": "booleans", "string": "text", "categorical": "categories"} | dict.fromkeys(
-    ("integer", "floating", "mixed-integer-float", "decimal"), "numbers"
-)
 TASKS = {"numbers": "regression"}  # all else is classified
 LIKELIHOODS = {
     "regression": ("gaussian", "poisson", "negbinomial"),
@@ -37,7 +37,8 @@ LIKELIHOODS = {
 
 def fit(
     train: Path, target: str, output: Path, note: Note, *, task: str, likelihood: str,
-    ordered: bool, weight: str, drop: str, held: Path | None, body: str, **parameters: Any,
+    ordered: bool, levels: str, class_weight: str, weight: str, drop: str, held: Path | None,
+    body: str, **parameters: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Fit a model to a table and write it; what it has become."""
     one_of("--task", task, ("auto", *LIKELIHOODS))
@@ -46,52 +47,87 @@ def fit(
     must(0 <= seed < 2**32, "--seed", "lie between 0 and 2**32 - 1", seed)
     free(output, train, held)
     frame = read(train)
-    targets = [target] if target in frame else names(target)
-    dropped = names(drop)
-    aside = [*targets, *names(weight), *dropped]
-    for option, some in (("--target", targets), ("--weight", names(weight)), ("--drop", dropped)):
-        absent = [name for name in some if name not in frame]
-        got = f"{listed(absent)}; it has {listed(frame, 30)}"
-        must(not absent, option, f"name columns of {train}", got)
-    must(targets, "--target", "name a column", repr(target))
-    must(len({*aside}) == len(aside), "--target", "name columns once, also beside others", aside)
+    targets, aside = _aside(frame, train, target, weight, drop)
     x = frame.drop(columns=aside)
     must(x.shape[1], str(train), "have columns to learn from", f"{listed(frame, 30)} alone")
-    kind = _kind(frame, targets, train)
-    taken = TASKS.get(kind, "classification") if task == "auto" else task
-    classify = taken == "classification"
+    kind = kind_of(frame, targets, train)
+    ranked = {"--ordered": ordered, "--levels": levels}
+    taken, because = _task(task, kind, likelihood, [name for name in ranked if ranked[name]])
     if likelihood:
         remedy = f"The task is {taken}; --task decides it."
         one_of("--likelihood", likelihood, LIKELIHOODS[taken], remedy)
         parameters["likelihood"] = likelihood
-    if ordered:
+    for option, given in (ranked | {"--class-weight": class_weight}).items():
         remedy = "Add --task classification."
-        must(classify, "--ordered", "go with classes", f"a target of {kind}", remedy)
-        parameters["ordered"] = True
-    many = len(targets) > 1
-    must(not (classify and many), "--target", "name one column of classes", listed(targets))
-    y = _classes(frame, targets[0]) if classify else _numbers(frame, targets, train)
+        ok = not given or taken == "classification"
+        must(ok, option, "go with classes", f"a target of {kind}", remedy)
+    y = _target(frame, targets, train, taken, likelihood)
+    if ordered or levels or likelihood == "ordinal":
+        parameters["ordered"] = order(frame, targets[0], names(levels))
+    if class_weight:
+        one_of("--class-weight", class_weight, ("balanced",))
+        parameters["class_weight"] = class_weight
     pair = None
     if held is not None:
         later, rows = matched(held, Table.of(x), aside, note)
-        _kind(later, targets, held)
-        pair = rows, _classes(later, targets[0]) if classify else _numbers(later, targets, held)
-    make: Any = ScrollClassifier if classify else ScrollRegressor
+        kind_of(later, targets, held)
+        pair = rows, _target(later, targets, held, taken, likelihood)
+    make: Any = ScrollClassifier if taken == "classification" else ScrollRegressor
     model = make(body=_body(body), **parameters)
-    weights = _numbers(frame, [weight], train) if weight else None
+    weights = numbers(frame, [weight], train) if weight else None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(x, y, sample_weight=weights, eval_set=pair)
     for told in caught:
         if issubclass(told.category, UserWarning):  # CollapsedNoise, and what scikit-learn advises
             note(str(told.message))
-    if model.get_params().get("ordered") and kind == "text":
-        note(f"the order of the classes is that of sorting: {' < '.join(model.classes_)}")
+    if parameters.get("ordered") is True and y.dtype.kind == "U":
+        note(f"the order of the classes is that of sorting: {' < '.join(model.levels_)}")
     model.target_names_ = targets
     model.set_params(verbose=0).save(output)  # the same file, watched or not
-    because = f"the target holds {kind}" if task == "auto" else "--task"
     head = {"model": str(output), "task": taken, "because": because, "rows": len(frame)}
     return head | {"columns": x.shape[1]} | {k: v for k, v in _about(model).items() if k != "task"}
+
+
+def _aside(
+    frame: Any, path: Path, target: str, weight: str, drop: str
+) -> tuple[list[str], list[str]]:
+    """The targets, and all columns that are not learned from."""
+    targets = [target] if target in frame else names(target)
+    asked = {"--target": targets, "--weight": names(weight), "--drop": names(drop)}
+    for option, some in asked.items():
+        absent = [name for name in some if name not in frame]
+        got = f"{listed(absent)}; it has {listed(frame, 30)}"
+        must(not absent, option, f"name columns of {path}", got)
+    must(targets, "--target", "name a column", repr(target))
+    aside = [name for some in asked.values() for name in some]
+    must(len({*aside}) == len(aside), "--target", "name columns once, also beside others", aside)
+    return targets, aside
+
+
+def _task(task: str, kind: str, likelihood: str, ranked: Sequence[str]) -> tuple[str, str]:
+    """Regression or classification, and what says so."""
+    if task != "auto":
+        return task, "--task"
+    for name, known in LIKELIHOODS.items():
+        if likelihood in known:
+            return name, "--likelihood"
+    if ranked:
+        return "classification", ranked[0]
+    return TASKS.get(kind, "classification"), f"the target holds {kind}"
+
+
+def _target(frame: Any, targets: Sequence[str], path: Path, task: str, likelihood: str) -> Any:
+    """The targets of a table, as the task has them."""
+    many = len(targets) > 1
+    if task == "classification":
+        must(not many, "--target", "name one column of classes", listed(targets))
+        return classes(frame, targets[0])
+    y = numbers(frame, targets, path)
+    if likelihood in COUNTS:
+        must(not many, "--target", "name one column of counts", listed(targets))
+        counted(y, targets[0], 1, f" of {path}")
+    return y
 
 
 def predict(
@@ -102,22 +138,13 @@ def predict(
     model = opened(path)
     levels = _levels(quantiles) if quantiles else []
     frame, x = matched(table, model.table_, _targets(model), note)
-    found: dict[str, Any] = {}
+    p = model.predict_dist(x)
     if isinstance(model, ScrollClassifier):
-        for option, given in (("--interval", interval), ("--quantiles", quantiles or None)):
-            want = "be left out for a model of classes"
-            must(given is None, option, want, given, "Its probabilities say it all.")
-        probs = model.predict_proba(x)
-        found["prediction"] = model.classes_[probs.argmax(1)]
-        found |= {f"p_{c}": probs[:, k] for k, c in enumerate(model.classes_)}
+        found = _named(model.levels_, p, interval, levels)
     else:
-        for name, p in _outputs(model, model.predict_dist(x)).items():
-            lead = f"{name}_" if name else ""
-            found |= {f"{lead}mean": p.mean, f"{lead}std": p.stddev}
-            ends = p.interval(0.9 if interval is None else interval)
-            found |= dict(zip((f"{lead}lower", f"{lead}upper"), ends, strict=True))
-            found |= {f"{lead}q{level}": p.quantile(level) for level in levels}
-        found = {name: column.double().numpy() for name, column in found.items()}
+        found = {}
+        for name, part in _outputs(model, p).items():
+            found |= _numbered(f"{name}_" if name else "", part, interval, levels)
     if ood:
         found["ood_score"] = model.ood_score(x)
     out = library("pandas").DataFrame(found, index=frame.index)
@@ -129,6 +156,33 @@ def predict(
     return library("pandas").concat([frame, out], axis=1)
 
 
+def _named(classes: Any, p: Any, interval: float | None, levels: Sequence[float]) -> dict[str, Any]:
+    """Columns for labels: the likeliest, an interval where they are ordered, probabilities."""
+    probs = p.probs.numpy()
+    found = {"prediction": classes[probs.argmax(1)]}
+    if isinstance(p, Ordered):
+        ends = p.interval(0.9 if interval is None else interval)
+        found |= {
+            name: classes[end.numpy()] for name, end in zip(("lower", "upper"), ends, strict=True)
+        }
+        found |= {f"q{level}": classes[p.quantile(level).numpy()] for level in levels}
+    else:
+        for option, given in (("--interval", interval), ("--quantiles", levels or None)):
+            want = "be left out for classes without an order"
+            must(given is None, option, want, given, "Their probabilities say it all.")
+    return found | {f"p_{c}": probs[:, k] for k, c in enumerate(classes)}
+
+
+def _numbered(lead: str, p: Any, interval: float | None, levels: Sequence[float]) -> dict[str, Any]:
+    """Columns for one number: mean, std, interval, quantiles; of counts, integers for these."""
+    ends = zip(("lower", "upper"), p.interval(0.9 if interval is None else interval), strict=True)
+    points = dict(ends) | {f"q{level}": p.quantile(level) for level in levels}
+    count = isinstance(p, Count | CountMixture)
+    found = {name: whole(v.numpy()) if count else v.numpy() for name, v in points.items()}
+    moments = {"mean": p.mean.numpy(), "std": p.stddev.numpy()}
+    return {f"{lead}{name}": column for name, column in (moments | found).items()}
+
+
 def evaluate(
     path: Path, table: Path, note: Note, *, target: str, plots: Path | None
 ) -> dict[str, Any]:
@@ -138,21 +192,29 @@ def evaluate(
     remedy = "Name its column with --target."
     must(known, str(path), "know its target", "a model saved from Python", remedy)
     frame, x = matched(table, model.table_, known, note)
-    _kind(frame, known, table)
+    kind_of(frame, known, table)
     p, rows = model.predict_dist(x), {"rows": len(frame)}
     if isinstance(model, ScrollClassifier):
         must(plots is None, "--plots", "be asked of a regression", f"classes in {path}")
-        y = _positions(model.classes_, _classes(frame, known[0]), table)
-        nll, hit = -p.log_prob(y).mean(), (p.probs.argmax(-1) == y).double().mean()
-        scores = {"nll": nll, "accuracy": hit, "brier": metrics.brier(p, y)}
-        return rows | {k: float(v) for k, v in (scores | {"ece": metrics.ece(p, y)}).items()}
-    y = torch.from_numpy(_numbers(frame, known, table))
+        y = positions(model.levels_, classes(frame, known[0]), table)
+        return rows | _label_scores(p, y)
+    given = _target(frame, known, table, "regression", model.likelihood)
+    y = torch.from_numpy(given)
     parts = _outputs(model, p, known)
     truth = dict(zip(parts, y.reshape(len(y), -1).T, strict=True))
     if plots is not None:
         _draw(plots, parts, truth, model.ood_score(x))
     each = {name: _scores(part, truth[name]) for name, part in parts.items()}
     return rows | each.get("", {"targets": each})
+
+
+def _label_scores(p: Any, y: torch.Tensor) -> dict[str, float]:
+    found = {"nll": -p.log_prob(y).mean()}
+    asked = ["accuracy", "brier", "ece"]
+    if isinstance(p, Ordered):
+        asked.append("ranked_probability_score")
+    found |= {name: getattr(metrics, name)(p, y) for name in asked}
+    return {name: float(score) for name, score in found.items()}
 
 
 def export(path: Path, output: Path, quantiles: str) -> None:
@@ -176,10 +238,12 @@ def info(path: Path) -> dict[str, Any]:
 
 
 def _about(model: Any) -> dict[str, Any]:
-    classes, given = getattr(model, "classes_", None), model.get_params()
-    found: dict[str, Any] = {"task": "regression" if classes is None else "classification"}
-    found |= {"targets": _targets(model)} | ({} if classes is None else {"classes": classes})
-    found["likelihood"] = "ordinal" if given.get("ordered") else given["likelihood"]
+    labels, given = getattr(model, "levels_", None), model.get_params()
+    found: dict[str, Any] = {"task": "regression" if labels is None else "classification"}
+    found |= {"targets": _targets(model)} | ({} if labels is None else {"classes": labels})
+    found["likelihood"] = model.model_.spec.likelihood
+    if given.get("class_weight") is not None:
+        found["class_weight"] = given["class_weight"]
     found |= {"covariance": given["covariance"], "members": len(model.routes_)}
     found |= {"bodies": model.bodies_, "routes": model.routes_, "steps": model.n_iter_}
     score = float(np.mean(model.scores_)) + _units(model)
@@ -189,27 +253,6 @@ def _about(model: Any) -> dict[str, Any]:
 def _units(model: Any) -> float:
     """What scores of the standardised target lack to be those of the target itself."""
     return float(model.model_.scale.log().sum())
-
-
-def lines(found: dict[str, Any], indent: str = "") -> str:
-    """Names and values, one a line, as a person reads them."""
-    out, width = [], max(map(len, found), default=0)
-    for name, value in found.items():
-        if isinstance(value, dict):
-            out += [f"{indent}{name}", lines(value, f"{indent}  ")]
-        elif name == "columns" and isinstance(value, list):
-            out += [f"{indent}{name}", *(f"{indent}  {_column(column)}" for column in value)]
-        else:
-            some = ", ".join(map(str, value)) if isinstance(value, list) else value
-            text = f"{some + 0.0:.4g}" if isinstance(some, float) else some  # no -0
-            out.append(f"{indent}{name.replace('_', ' '):{width}}  {text}")
-    return "\n".join(out)
-
-
-def _column(column: dict[str, Any]) -> str:
-    kinds = f", {len(column['categories'])} kinds" if column["categories"] else ""
-    gaps = ", with gaps" if column["missing"] else ""
-    return f"{column['name'] or '(no name)'}  {column['kind']}{kinds}{gaps}"
 
 
 def opened(path: Path) -> Any:
@@ -241,54 +284,6 @@ def _body(body: str) -> str | tuple[int, ...]:
     return tuple(map(int, widths)) if widths and all(w.isdecimal() for w in widths) else body
 
 
-def _kind(frame: Any, targets: Sequence[str], path: Path) -> str:
-    """What the targets hold, once it is known that nothing is missing."""
-    for name in targets:
-        must(name in frame, str(path), "hold the target", f"none called {name!r}")
-        gone = frame[name].isna().to_numpy()
-        got = f"{gone.sum()} missing in {path}, the first in row {gone.argmax() + 1}"
-        must(not gone.any(), name, "have a value in every row", got, "Drop or fill such rows.")
-    infer = library("pandas").api.types.infer_dtype
-    found = {name: infer(frame[name]) for name in targets}
-    for name, kind in found.items():
-        must(kind in KINDS, name, "hold numbers, text or booleans to be a target", kind)
-    return next((KINDS[k] for k in found.values() if KINDS[k] != "numbers"), "numbers")
-
-
-def _classes(frame: Any, name: str) -> Any:
-    """A column of labels as integers, booleans or text."""
-    labels = np.asarray(frame[name].tolist())
-    if labels.dtype.kind == "f":
-        whole = bool((labels == labels.round()).all())
-        must(whole, name, "hold whole numbers, text or booleans to be classes", "fractions")
-        return labels.astype(np.int64)
-    return labels if labels.dtype.kind in "biuU" else labels.astype(str)
-
-
-def _positions(classes: Any, labels: Any, path: Path) -> torch.Tensor:
-    """Labels as 0..K-1; classes that look like numbers are known by either form."""
-    at = {key: k for k, c in enumerate(classes.tolist()) for key in (str(c), c)}
-    found = [at.get(label, at.get(str(label), -1)) for label in labels.tolist()]
-    got = f"{listed({str(v) for v, k in zip(labels, found, strict=True) if k < 0})} in {path}"
-    must(
-        -1 not in found,
-        "target",
-        f"hold the classes of training, {listed(classes.tolist(), 10)}",
-        got,
-    )
-    return torch.tensor(found)
-
-
-def _numbers(frame: Any, targets: Sequence[str], path: Path) -> Any:
-    """Columns of finite numbers, (N,) or (N, K)."""
-    y = np.stack([numeric(frame[name], path).to_numpy(np.float64) for name in targets], -1)
-    for name, column in zip(targets, y.T, strict=True):
-        bad = ~np.isfinite(column)
-        got = f"{column[bad.argmax()]} in row {bad.argmax() + 1} of {path}"
-        must(not bad.any(), name, "hold finite numbers", got)
-    return y[:, 0] if len(targets) == 1 else y
-
-
 def _targets(model: Any) -> list[str]:
     """Names of the targets, none where the model was saved without."""
     return list(getattr(model, "target_names_", []))
@@ -311,10 +306,18 @@ def _output(p: Any, k: int) -> Any:
 def _scores(p: Any, y: torch.Tensor) -> dict[str, float]:
     low, high = p.interval(0.9)
     found = {"nll": metrics.nll(p, y), "crps": metrics.crps(p, y), "rmse": metrics.rmse(p, y)}
-    if isinstance(p, Normal | Mixture):  # of counts even the truth is off the diagonal
-        found["calibration_error"] = metrics.calibration_error(p, y)
+    found["calibration_error"] = _calibration_error(p, y)
     found["coverage_90"] = ((low <= y) & (y <= high)).double().mean()
     return {name: float(score) for name, score in found.items()}
+
+
+def _calibration_error(p: Any, y: torch.Tensor) -> torch.Tensor:
+    """Of counts by draws between F(y - 1) and F(y): at F(y) even the truth is off the diagonal."""
+    if isinstance(p, Normal | Mixture):
+        return metrics.calibration_error(p, y)
+    off = (2 * metrics.pit(p, y, torch.Generator().manual_seed(0)) - 1).abs()
+    levels = torch.tensor(metrics.LEVELS, dtype=off.dtype)
+    return ((off[:, None] <= levels).to(off).mean(0) - levels).abs().mean()
 
 
 def _draw(folder: Path, parts: dict[str, Any], truth: dict[str, Any], ood: Any) -> None:

@@ -1,7 +1,7 @@
 """A fitted estimator as one ONNX graph, encoder and all. Needs the extra `scroll-torch[export]`.
 
-The graph is that of `Model.forward` and, for a real target, its quantiles. What ONNX runtimes lack
-in float64, Phi and its logarithm, is written here in operations that they have.
+The graph is that of `Model.forward` and, of a real target or a count, its quantiles. What ONNX
+runtimes lack in float64, Phi and its logarithm, is written here in operations that they have.
 """
 
 import contextlib
@@ -17,16 +17,22 @@ import numpy as np
 import torch
 from numpy.polynomial import Chebyshev, Polynomial
 from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
 
-from .checks import must
+from .blending import CountMixture
+from .checks import must, refusal
 from .estimators.model import COUNTS, Model, summary
 from .estimators.persist import written
-from .predictive import Mixture
+from .factors import NegativeBinomial
+from .predictive import Count, Mixture
 
 _DOUBLE = 11  # onnx.TensorProto.DOUBLE
 KEY = "scroll"  # of the metadata
 CENTRE, DEGREE = 3.75, 18  # of the polynomial for erfcx: 1e-13
 PARTS, ROUNDS, POLISH = 16, 6, 2  # of the search for a quantile: 16^-6 of its bracket, then Newton
+NODES = 130, 70  # on either side of a rule's centre
+SPACING = 0.1  # of the nodes under a count's distribution function, in asinh: 1e-6
+NARROWEST = 3e-4  # belief that the nodes resolve, in widths of the threshold
 
 
 def export_onnx(
@@ -37,25 +43,31 @@ def export_onnx(
     Input `codes` (N, D), float64: numbers as they are, a category as its index in the metadata's
     list (one beyond the last where it is none of them), NaN where missing. Outputs, float64:
     `probabilities` (N, K) of a classifier; `mean` and `std` (N,) of a regressor, with `quantiles`
-    (N, Q); of several targets (N, K) and (N, K, Q). N is free.
+    (N, Q); of several targets (N, K) and (N, K, Q). N is free. Quantiles of counts are whole.
 
     `json.loads` of the metadata's "scroll" gives the columns with their categories, the levels of
-    the quantiles and the classes.
+    the quantiles, and the classes in the order of the probabilities.
 
     Args:
         estimator: a fitted `ScrollRegressor` or `ScrollClassifier`.
         path: of the file.
-        quantiles: levels, of a real target; none for (). Counts and classes have none in the graph.
+        quantiles: levels, of a real target or a count; none for (). Those of ordered classes
+            follow from their probabilities, so classes have none in the graph.
     """
     onnx = _onnx()
     model: Model = estimator.model_
     levels = list(map(float, np.ravel(quantiles)))
     inside = all(0 < level < 1 for level in levels)
     must(inside, "quantiles", "lie strictly between 0 and 1", levels, "95 % is 0.95.")
-    real = model.spec.likelihood == "gaussian"
-    levels = levels if real else []
-    names = ["mean", "std"] if real or model.spec.likelihood in COUNTS else ["probabilities"]
-    file = _traced(_Graph(model, levels).eval(), [*names, "quantiles"] if levels else names)
+    numbers = model.spec.likelihood in ("gaussian", *COUNTS)
+    levels = levels if numbers else []
+    names = ["mean", "std"] if numbers else ["probabilities"]
+    try:
+        file = _traced(_Graph(model, levels).eval(), [*names, "quantiles"] if levels else names)
+    except torch.onnx.OnnxExporterError as error:
+        want, remedy = "be able to export the model", "Update torch, or try quantiles=()."
+        got = f"version {torch.__version__}, which is not"
+        raise refusal("torch", want, got, remedy, RuntimeError) from error
     onnx.helper.set_model_props(file, {KEY: json.dumps(_metadata(estimator, levels))})
     written(Path(path), file.SerializeToString())
 
@@ -74,12 +86,11 @@ def _traced(graph: "_Graph", names: list[str]) -> Any:
             dynamo=True,
             verbose=False,
         )
-    # Torch calls its values "mean" too; and each node tells where in whose folders it was written.
-    for i, node in enumerate(made.model.graph):
-        node.metadata_props.clear()
-        for j, out in enumerate(node.outputs):
-            out.name = f"v{i}_{j}"
-    for out, name in zip(made.model.graph.outputs, names, strict=True):
+    whole = made.model.graph
+    for name in [name for name, value in whole.initializers.items() if not value.uses()]:
+        del whole.initializers[name]  # or runtimes would tell of it
+    _anonymous(whole)
+    for out, name in zip(whole.outputs, names, strict=True):
         out.name = name
     file = made.model_proto
     del file.graph.value_info[:], file.graph.metadata_props[:]
@@ -87,6 +98,19 @@ def _traced(graph: "_Graph", names: list[str]) -> Any:
         del value.metadata_props[:]
         value.type.tensor_type.shape.dim[0].dim_param = "N"
     return file
+
+
+def _anonymous(graph: Any, lead: str = "v") -> None:
+    """New names throughout: torch calls values "mean", and nodes tell in whose folders they were
+    written."""
+    for i, node in enumerate(graph):
+        node.metadata_props.clear()
+        for j, out in enumerate(node.outputs):
+            out.name = f"{lead}{i}_{j}"
+        for inner in (a.value for a in node.attributes.values() if a.name == "body"):  # of a loop
+            for j, given in enumerate(inner.inputs):
+                given.name = f"{lead}{i}_in{j}"
+            _anonymous(inner, f"{lead}{i}_")
 
 
 def _onnx() -> Any:
@@ -104,7 +128,7 @@ def _onnx() -> Any:
 def _metadata(estimator: Any, levels: list[float]) -> dict[str, Any]:
     from . import __version__
 
-    classes = getattr(estimator, "classes_", None)
+    classes = getattr(estimator, "levels_", None)
     return {
         "version": __version__,
         "estimator": type(estimator).__name__,
@@ -135,6 +159,7 @@ class _Graph(nn.Module):
     Levels above a half are mirrored: a small tail keeps its digits where one minus it does not.
     """
 
+    level: Tensor
     sign: Tensor
     tail: Tensor
     deviate: Tensor
@@ -143,6 +168,7 @@ class _Graph(nn.Module):
         super().__init__()
         self.model = model
         q = torch.tensor(levels, dtype=torch.float64)
+        self.register_buffer("level", q)
         self.register_buffer("sign", 1 - 2 * (q > 0.5).double())
         self.register_buffer("tail", torch.minimum(q, 1 - q))
         self.register_buffer("deviate", torch.special.ndtri(self.tail))
@@ -152,6 +178,8 @@ class _Graph(nn.Module):
         out = summary(p)
         if not len(self.tail):
             return out
+        if isinstance(p, Count | CountMixture):
+            return (*out, _count(p, out[0], out[1], self.level))
         parts = p.parts if isinstance(p, Mixture) else p
         mean, std = parts.mean[..., None] * self.sign, parts.stddev[..., None]
         each = mean + std * self.deviate
@@ -182,6 +210,70 @@ def _search(mean: Tensor, std: Tensor, each: Tensor, tail: Tensor) -> Tensor:
         better = torch.where(density > 0, better, x)
         x = torch.minimum(torch.maximum(better, low), high)
     return x
+
+
+def _count(p: Count | CountMixture, mean: Tensor, std: Tensor, q: Tensor) -> Tensor:
+    """The least count whose distribution function reaches q, (N, Q).
+
+    Between the bounds that the mean and deviation of any y set (Cantelli): geometric halves while
+    they are far apart, then arithmetic ones.
+    """
+    from torch._higher_order_ops.while_loop import while_loop
+
+    at, spread = mean[:, None], std[:, None]
+    low = (at - spread * ((1 - q) / q).sqrt()).floor().clamp(min=0) - 1  # F(low) < q <= F(high)
+    high = (at + spread * (q / (1 - q)).sqrt()).ceil()
+    latent = _latent(p.parts if isinstance(p, CountMixture) else (p,))
+
+    def apart(low: Tensor, high: Tensor) -> Tensor:
+        return (high - low > 1 + 1e-12 * high).any()
+
+    def halved(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        middle = (low + high) / 2
+        middle = torch.where(high > 4 * low + 8, ((low + 1) * (high + 1)).sqrt(), middle).floor()
+        middle = torch.minimum(torch.maximum(middle, low + 1), high)
+        reached = _cdf(*latent, middle).mean(0) >= q
+        return torch.where(reached, low, middle), torch.where(reached, middle, high)
+
+    found: Tensor = while_loop(apart, halved, (low, high))[1]
+    return found
+
+
+def _latent(members: Sequence[Count]) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Mean and deviation of f, (M, N, 1, 1), and the concentration of a negative binomial."""
+    mean = torch.stack([m.latent_mean for m in members]).double()
+    std = torch.stack([m.latent_var for m in members]).double().sqrt()
+    factors = [m.factor for m in members]
+    each = [f.concentration for f in factors if isinstance(f, NegativeBinomial)]
+    r = torch.stack(each).double().reshape(-1, 1, 1, 1) if each else None
+    return mean[..., None, None], std[..., None, None], r
+
+
+def _cdf(mean: Tensor, std: Tensor, r: Tensor | None, k: Tensor) -> Tensor:
+    """P(y <= k) = E Phi((X - mean)/std), X the random threshold of `scroll.counting`, (M, N, Q).
+
+    Phi has a step at the mean, as wide as the belief, and the density of X a peak at its mode. A
+    rule stands thick around either; each counts where it is the denser, smoothly.
+    """
+    a = k[..., None] + 1
+    mode, width = a.log(), (1 / a if r is None else 1 / a + 1 / r).sqrt()
+    reach = width if r is None else width + 0.7 / r  # the tail of X falls as exp(-r x)
+    std = torch.maximum(std, NARROWEST * reach)
+    step, peak = (torch.arange(-n, n + 1, dtype=k.dtype, device=k.device) for n in NODES)
+    node = SPACING * torch.cat([step, peak])
+    of_step = torch.arange(len(node), device=k.device) < len(step)
+    x = torch.where(of_step, mean + std * node.sinh(), mode + width * node.sinh())
+    by_step = ((x - mean).square() + std.square()).log()
+    by_peak = ((x - mode).square() + width.square()).log()
+    mine = torch.where(of_step, by_step, by_peak)
+    other = torch.where(of_step, by_peak, by_step)
+    if r is None:
+        log_p = a * x - x.exp()
+    else:
+        log_p = r * logsigmoid(r.log() - x) + a * logsigmoid(x - r.log())
+    # dx/dt is the square root of exp(mine); the fourth power keeps a rule out of the other's peak
+    weight = (log_p + mine / 2 + logsigmoid(4 * (other - mine))).softmax(-1)
+    return (weight * torch.special.ndtr((x - mean) / std)).sum(-1)
 
 
 def _translations() -> dict[Any, Any]:

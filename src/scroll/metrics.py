@@ -8,13 +8,13 @@ from math import pi, sqrt
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.special import ndtr
 
 from ._value import cast
 from .blending import CountMixture
 from .checks import labels, must, positive_int, refusal
-from .predictive import Count, Mixture, Normal
+from .predictive import Count, Mixture, Normal, Ordered
 
 LEVELS = tuple(round(0.05 * k, 2) for k in range(1, 20))
 BLOCKS = 256  # terms of a sum over counts, on each side of y
@@ -89,14 +89,83 @@ def brier(predictive: Labels, y: Tensor) -> Tensor:
     return (probs - hit).square().sum(-1).mean(-1)
 
 
+def accuracy(predictive: Labels, y: Tensor) -> Tensor:
+    """Share of rows whose most probable label is y_n, the first of equals."""
+    probs, y = _labelled(predictive, y)
+    return (probs.argmax(-1) == y).to(probs).mean(-1)
+
+
 def ece(predictive: Labels, y: Tensor, bins: int = 10) -> Tensor:
-    """sum_b N_b/N |accuracy_b - confidence_b| over equal bins of the greatest probability."""
+    """sum_b N_b/N |accuracy_b - confidence_b| over equal bins of the greatest probability.
+
+    A bin holds its lower edge, as torchmetrics has it, and the last holds 1.
+    """
     positive_int("bins", bins)
+    top, gap = _confidence(predictive, y)
+    edges = torch.linspace(0, 1, bins + 1, dtype=top.dtype, device=top.device)[1:-1]
+    return _binned(gap, torch.bucketize(top, edges, right=True), bins)
+
+
+def adaptive_ece(predictive: Labels, y: Tensor, bins: int = 10) -> Tensor:
+    """`ece` over bins of as many rows each, by rank of the greatest probability.
+
+    Equal probabilities share the bin of the first of them, so the order of rows does not matter.
+    """
+    positive_int("bins", bins)
+    top, gap = _confidence(predictive, y)
+    below = torch.searchsorted(top.sort(-1).values, top)
+    return _binned(gap, below * bins // top.shape[-1], bins)
+
+
+def ranked_probability_score(predictive: Labels, y: Tensor) -> Tensor:
+    """Mean of sum_k (P(. <= k) - 1[y_n <= k])^2 over ordered labels, between 0 and K - 1."""
+    probs, y = _labelled(predictive, y)
+    reached = torch.arange(probs.shape[-1] - 1, device=y.device) >= y[..., None]
+    return (probs.cumsum(-1)[..., :-1] - reached.to(probs)).square().sum(-1).mean(-1)
+
+
+def pit(predictive: Any, y: Tensor, generator: Generator | None = None) -> Tensor:
+    """u_n = F(y_n), uniform if calibrated, (..., N).
+
+    Of counts and ordered labels it is uniform between F(y_n - 1) and F(y_n), drawn from
+    `generator`.
+    """
+    if isinstance(predictive, Ordered):
+        _labelled(predictive, y)
+    low, high = step(predictive, y)
+    if low is high:
+        return high
+    u = torch.rand(high.shape, dtype=high.dtype, device=high.device, generator=generator)
+    return low + u * (high - low)
+
+
+def step(predictive: Any, y: Tensor) -> tuple[Tensor, Tensor]:
+    """P(. < y_n) and P(. <= y_n), (..., N): one tensor where y is real."""
+    must(
+        hasattr(predictive, "cdf"),
+        "predictive",
+        "have a distribution function",
+        type(predictive).__name__,
+        "That takes real numbers, counts or ordered labels.",
+        TypeError,
+    )
+    # a sum of probabilities may pass 1 by rounding
+    high = predictive.cdf(_rows(predictive, y)).clamp(0, 1)
+    if isinstance(predictive, Count | CountMixture | Ordered):
+        return predictive.cdf(y - 1).clamp(0, 1), high
+    return high, high
+
+
+def _confidence(predictive: Labels, y: Tensor) -> tuple[Tensor, Tensor]:
+    """The greatest probability, and by how much it falls short of 1[it was right]."""
     probs, y = _labelled(predictive, y)
     top, guess = probs.max(-1)
-    gap = (guess == y).to(top) - top
-    where = (top * bins).ceil().clamp(1, bins)  # the b-th holds ((b - 1)/bins, b/bins]
-    each = [(gap * (where == b)).mean(-1).abs() for b in range(1, bins + 1)]
+    return top.contiguous(), (guess == y).to(top) - top
+
+
+def _binned(gap: Tensor, where: Tensor, bins: int) -> Tensor:
+    """sum_b |sum of the gaps in bin b| / N."""
+    each = [(gap * (where == b)).mean(-1).abs() for b in range(bins)]
     return torch.stack(each).sum(0)
 
 

@@ -11,10 +11,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from .blending import CountMixture
 from .checks import finite, must, positive_int
-from .metrics import LEVELS, calibration_error, coverage
-from .predictive import Count, Ordered
+from .metrics import LEVELS, calibration_error, coverage, step
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,11 +82,8 @@ def pit_histogram(
 
     positive_int("bins", bins)
     y = _rows_of(predictive, y)
-    u = predictive.cdf(y)
-    if isinstance(predictive, Count | CountMixture | Ordered):
-        u = (u + predictive.cdf(y - 1)) / 2
-    # a sum of probabilities may pass 1 by rounding, and the histogram would drop it
-    share, edges = np.histogram(_numpy(u).clip(0, 1), bins, (0, 1), density=True)
+    below, upto = step(predictive, y)
+    share, edges = np.histogram(_numpy((below + upto) / 2), bins, (0, 1), density=True)
     low, high = binom.ppf([0.05, 0.95], len(y), 1 / bins) * bins / len(y)
     ax = _axes(ax)
     ax.stairs(share, edges, fill=True, color=color, alpha=0.5, label=f"{len(y)} rows")

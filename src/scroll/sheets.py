@@ -1,4 +1,5 @@
-"""Tables on disk: CSV and Parquet as frames, columns by name, files written whole or not at all.
+"""Tables on disk: CSV and Parquet as frames, columns by name, targets as numbers or labels, files
+written whole or not at all.
 
 Rows of a file are counted from 1, without the header.
 """
@@ -13,12 +14,18 @@ from pathlib import Path
 from typing import Any
 from zlib import error as ZlibError
 
+import numpy as np
+import torch
+
 from .checks import must, refusal
 from .estimators.persist import written
 from .estimators.table import Table, listed
 
 TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 TABLES = (*TEXT, ".parquet")
+KINDS = {"boolean": "booleans", "string": "text", "categorical": "categories"} | dict.fromkeys(
+    ("integer", "floating", "mixed-integer-float", "decimal"), "numbers"
+)
 Note = Callable[[str], None]
 
 
@@ -133,3 +140,70 @@ def numeric(values: Any, path: Path) -> Any:
         got = f"{values.iloc[row]!r} in row {row + 1} of {path}"
         raise refusal(values.name, "hold numbers", got, "Correct it, or leave it empty.")
     return numbers
+
+
+def kind_of(frame: Any, targets: Sequence[str], path: Path) -> str:
+    """What the targets hold, once it is known that nothing is missing."""
+    for name in targets:
+        must(name in frame, str(path), "hold the target", f"none called {name!r}")
+        gone = frame[name].isna().to_numpy()
+        got = f"{gone.sum()} missing in {path}, the first in row {gone.argmax() + 1}"
+        must(not gone.any(), name, "have a value in every row", got, "Drop or fill such rows.")
+    infer = library("pandas").api.types.infer_dtype
+    found = {name: infer(frame[name]) for name in targets}
+    for name, kind in found.items():
+        must(kind in KINDS, name, "hold numbers, text or booleans to be a target", kind)
+    return next((KINDS[k] for k in found.values() if KINDS[k] != "numbers"), "numbers")
+
+
+def classes(frame: Any, name: str) -> Any:
+    """A column of labels as integers, booleans or text."""
+    return _labels(frame[name].tolist(), name)
+
+
+def _labels(values: list[Any], name: str) -> Any:
+    labels = np.asarray(values)
+    if labels.dtype.kind == "f":
+        whole = bool((labels == labels.round()).all())
+        must(whole, name, "hold whole numbers, text or booleans to be classes", "fractions")
+        return labels.astype(np.int64)
+    return labels if labels.dtype.kind in "biuU" else labels.astype(str)
+
+
+def order(frame: Any, name: str, levels: Sequence[str]) -> Any:
+    """The order of a column's labels: that of `levels`, or its own; True where it has none."""
+    found = classes(frame, name)
+    if levels:
+        at = {str(label): label for label in np.unique(found).tolist()}
+        gaps = [level for level in levels if level not in at]  # levels that no row has
+        text = found.dtype.kind == "U" or not gaps
+        ok = text or all(gap.lstrip("-").isdecimal() for gap in gaps)
+        must(ok, "--levels", f"name classes of {name}, {listed(at, 10)}", listed(gaps))
+        return [at[level] if level in at else level if text else int(level) for level in levels]
+    dtype = frame[name].dtype
+    ranked = getattr(dtype, "ordered", False)
+    return _labels(dtype.categories.tolist(), name).tolist() if ranked else True
+
+
+def positions(classes: Any, labels: Any, path: Path) -> torch.Tensor:
+    """Labels as 0..K-1; classes that look like numbers are known by either form."""
+    at = {key: k for k, c in enumerate(classes.tolist()) for key in (str(c), c)}
+    found = [at.get(label, at.get(str(label), -1)) for label in labels.tolist()]
+    got = f"{listed({str(v) for v, k in zip(labels, found, strict=True) if k < 0})} in {path}"
+    must(
+        -1 not in found,
+        "target",
+        f"hold the classes of training, {listed(classes.tolist(), 10)}",
+        got,
+    )
+    return torch.tensor(found)
+
+
+def numbers(frame: Any, targets: Sequence[str], path: Path) -> Any:
+    """Columns of finite numbers, (N,) or (N, K)."""
+    y = np.stack([numeric(frame[name], path).to_numpy(np.float64) for name in targets], -1)
+    for name, column in zip(targets, y.T, strict=True):
+        bad = ~np.isfinite(column)
+        got = f"{column[bad.argmax()]} in row {bad.argmax() + 1} of {path}"
+        must(not bad.any(), name, "hold finite numbers", got)
+    return y[:, 0] if len(targets) == 1 else y

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..feeding import Rows
-from ..metrics import brier, calibration_error, ece, nll, rmse
+from ..metrics import accuracy, brier, calibration_error, ece, nll, rmse
 from .datasets import Table
 
 
@@ -69,12 +69,11 @@ def metrics(predictive: Any, y: Tensor) -> dict[str, Tensor]:
     Of labels NLL, calibration error over ten equal bins of confidence, Brier score, accuracy.
     """
     if not y.is_floating_point():
-        right = predictive.log_probs.argmax(-1) == y
         return {
             "nll": -predictive.log_prob(y).mean(-1),
             "ece": ece(predictive, y),
             "brier": brier(predictive, y),
-            "accuracy": right.double().mean(-1),
+            "accuracy": accuracy(predictive, y),
         }
     return {
         "nll": nll(predictive, y),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import (
     _check_feature_names,
@@ -20,6 +20,7 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor, nn
 
+from .._value import cast
 from ..checks import must, one_of, positive_int, unchecked
 from ..diagnosis import diagnose
 from ..refit import Refit
@@ -27,8 +28,8 @@ from ..training import Watch
 from .encoder import Encoder
 from .fitting import Data, Members, fit
 from .model import Model, Spec
-from .recipes import Plan, default, paper
-from .rows import Split, split
+from .recipes import LABELS, Plan, default, paper
+from .rows import Split, _mean_one, split
 from .table import Table
 
 Array = NDArray[Any]
@@ -46,21 +47,26 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
     table_: Table
 
     def _fit(
-        self, X: Any, y: Array, sample_weight: Any, held: tuple[Any, Array] | None, labels: bool
+        self, X: Any, y: Array, sample_weight: Any, held: Any, by_class: Array | None = None
     ) -> None:
-        """Fit to targets y (N,) or (N, K): real ones, counts or labels 0..K-1."""
+        """Fit to targets y (N,) or (N, K): real ones, counts or labels 0..K-1, weighed by class.
+
+        Rows that are held out, or those of a pair `held`, weigh as training rows do: what is
+        chosen by them is then good by the same score.
+        """
         self._check_parameters()
         codes = self._codes(X, reset=True)
         check_consistent_length(codes, y)
         must(len(codes) > 1, "X", "hold at least two rows", "n_samples = 1")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         fraction = 0.0 if held is not None else self.validation_fraction
-        rows = self._split(codes, y, sample_weight, fraction, seed, labels)
+        rows = self._split(codes, y, (sample_weight, by_class), fraction, seed)
         mine, target = codes[rows.train], y[rows.train]
         if held is None:
-            held_codes, held_y = codes[rows.held], y[rows.held]
+            held_codes, held_y, held_weight = codes[rows.held], y[rows.held], rows.held_weight
         else:
             held_codes, held_y = self._codes(held[0]), held[1]
+            held_weight = None if by_class is None else _mean_one(by_class, held_y)
             check_consistent_length(held_codes, held_y)
         encoder = Encoder.of(self.table_, mine)
         device = self._device()
@@ -77,7 +83,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
             _weights(rows.weight, device),
             encoded(held_codes),
             self._target(held_y, shift, scale, seed + 1).to(device),
-            _weights(rows.held_weight, device) if held is None else None,
+            _weights(held_weight, device),
             own=held is not None or rows.held is rows.train,
             seen=held is None and rows.held is rows.train,
         )
@@ -99,14 +105,13 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         self.scores_ = [score for part in found for score in part.scores]
         self.n_iter_ = max(step for part in found for step in part.steps)
 
-    def _split(
-        self, codes: Array, y: Array, sample_weight: Any, fraction: float, seed: int, labels: bool
-    ) -> Split:
-        weight = None
+    def _split(self, codes: Array, y: Array, weights: Any, fraction: float, seed: int) -> Split:
+        (sample_weight, by_class), weight = weights, None
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, codes, ensure_non_negative=True)
             must(bool((weight > 0).sum() > 1), "sample_weight", "be positive for two rows", "fewer")
-        rows = split(codes, y, weight, fraction, seed, labels)
+        rows = split(codes, y, weight, fraction, seed, labels=is_classifier(self))
+        rows = rows if by_class is None else _weighed(rows, by_class[y])
         must(
             rows.weight is None or self.routing != "hybrid",
             "routing",
@@ -193,7 +198,8 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
     def _plan(self, encoder: Encoder) -> Plan:
         plan = paper(encoder.plain)
         if self.recipe == "default":
-            plan = default(self.body, encoder.plain, encoder.ranked)
+            labels = self._likelihood() in LABELS
+            plan = default(self.body, encoder.plain, encoder.ranked, labels)
         own = {"steps": self.max_steps, "batch": self.batch_size, "lr": self.learning_rate}
         changes: Any = {name: value for name, value in own.items() if value is not None}
         return replace(plan, recipe=replace(plan.recipe, **changes))
@@ -273,7 +279,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
     def predict_dist(self, X: Any) -> Any:
         """The predictive of each row: its mean, stddev, log_prob, cdf, quantile, sample, ..."""
         codes = self._new(X)
-        return self.model_.predictive(codes)
+        return cast(self.model_.predictive(codes), torch.float64)
 
     def sample(self, X: Any, n: int = 1, random_state: Any = None) -> Array:
         """n draws of y a row, (n, N)."""
@@ -310,6 +316,15 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = True
         tags.non_deterministic = False
         return tags
+
+
+def _weighed(rows: Split, by: Array) -> Split:
+    """A split whose weights are times those of its rows' classes, `by` (N,)."""
+    both = []
+    for weight, some in ((rows.weight, rows.train), (rows.held_weight, rows.held)):
+        new = by[some] * (1.0 if weight is None else weight)
+        both.append(new / new.mean())
+    return rows._replace(weight=both[0], held_weight=both[1])
 
 
 def _weights(weight: Array | None, device: torch.device) -> Tensor | None:

@@ -42,10 +42,10 @@ def save(estimator: Any, path: str | Path) -> None:
         "format": FORMAT,
         "version": VERSION,
         "estimator": type(estimator).__name__,
-        "parameters": _plain(parameters),
+        "parameters": {name: _plain(value) for name, value in parameters.items()},
         "spec": model.spec.to_json() | {"tried": _finite(model.spec.tried)},
         "table": estimator.table_.to_json(),
-        "classes": _labels(getattr(estimator, "classes_", None)),
+        "classes": _labels(getattr(estimator, "levels_", None)),  # in their order
         "targets": getattr(estimator, "target_names_", None),  # the command line's
         "fitted": {"n_iter": int(estimator.n_iter_), "scores": _finite(estimator.scores_)},
         "versions": {"scroll": __version__, "torch": str(torch.__version__)},
@@ -93,7 +93,7 @@ def _foreign(path: Path, got: str) -> Exception:
 
 
 def _made(what: dict[str, Any], tensors: dict[str, torch.Tensor], body: nn.Module | None) -> Any:
-    parameters = what["parameters"]
+    parameters = {name: _parameter(value) for name, value in what["parameters"].items()}
     if parameters["body"] == "yours" and body is not None:
         parameters["body"] = body
     elif isinstance(parameters["body"], list):
@@ -120,12 +120,22 @@ def _made(what: dict[str, Any], tensors: dict[str, torch.Tensor], body: nn.Modul
         estimator.target_names_ = [str(name) for name in what["targets"]]
     if what["classes"] is not None:
         kind, labels = what["classes"]
-        estimator.classes_ = np.asarray(labels, dtype=object if kind == "O" else kind)
+        estimator.levels_ = np.asarray(labels, dtype=object if kind == "O" else kind)
+        estimator.classes_ = np.sort(estimator.levels_)
     return estimator
 
 
-def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
-    return {k: v.item() if isinstance(v, np.generic) else v for k, v in parameters.items()}
+def _plain(value: Any) -> Any:
+    """A parameter as JSON; a dict as pairs, as its keys may be numbers."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, dict):
+        return {"pairs": [[_plain(key), _plain(of)] for key, of in value.items()]}
+    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def _parameter(value: Any) -> Any:
+    """What `_plain` wrote, but for tuples, which are lists."""
+    return dict(value["pairs"]) if isinstance(value, dict) else value
 
 
 def _finite(scores: Any) -> Any:

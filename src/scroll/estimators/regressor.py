@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import _check_y
 from torch import Tensor
 
-from ..checks import must, one_of
+from ..checks import must, one_of, refusal
 from ..predictive import Mixture
 from .base import Array, Scroll
 from .recipes import Body, Plan
@@ -23,7 +23,8 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         covariance: "full", "diag", "lowrank" or "none", the family of the belief's S.
         routing: what predicts on the trained features: "free", "closed", "hybrid", or "auto",
             which takes the best of them by held-out score.
-        likelihood: "gaussian", or "poisson" and "negbinomial" for counts.
+        likelihood: "gaussian", or "poisson" and "negbinomial" for counts, whose intervals,
+            quantiles and samples are integers.
         n_members: networks in the ensemble; the predictive is their exact mixture.
         beta: weight of hard rows in training, between 0 and 1; 0 is the score as it is.
         recipe: "default", or "paper": its 50 units without biases, by the free route unless
@@ -94,7 +95,7 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         target = self._checked(y)
         held = pair(eval_set)
         later = None if held is None else (held[0], self._checked(held[1]))
-        self._fit(X, target, sample_weight, later, labels=False)
+        self._fit(X, target, sample_weight, later)
         return self
 
     def _checked(self, y: Any) -> Array:
@@ -103,14 +104,17 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
                 "This ScrollRegressor estimator requires y to be passed, but the target y is None."
             )
         target: Array = _check_y(y, multi_output=True, y_numeric=True, estimator=self)
-        target = np.asarray(target, np.float64)
+        try:
+            target = np.asarray(target, np.float64)
+        except (TypeError, ValueError) as error:
+            raise refusal("y", "hold numbers", f"others ({error})") from error
         if target.ndim == 2 and target.shape[1] == 1:
             from sklearn.utils.validation import column_or_1d
 
             target = column_or_1d(target, warn=True)
         if self.likelihood != "gaussian":
-            whole = target.ndim == 1 and bool(((target >= 0) & (target == np.round(target))).all())
-            must(whole, "y", "hold counts 0, 1, 2, ...", "other numbers")
+            must(target.ndim == 1, "y", "be one column of counts", f"shape {target.shape}")
+            counted(target)
         return target
 
     def _likelihood(self) -> str:
@@ -151,14 +155,25 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         return (mean, p.stddev.double().numpy()) if return_std else mean
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Array, Array]:
-        """Lower and upper end of the central interval of the given coverage."""
+        """Lower and upper end of the central interval of the given coverage.
+
+        Both ends belong to it: of counts it covers at least that much.
+        """
         low, high = self.predict_dist(X).interval(coverage)
-        return low.double().numpy(), high.double().numpy()
+        return self._values(low), self._values(high)
 
     def predict_quantiles(self, X: Any, q: Any) -> Array:
         """Quantiles at levels q: (N, Q), or (N, K, Q); (N,) for a single level."""
-        found: Array = self.predict_dist(X).quantile(q).double().numpy()
-        return found
+        return self._values(self.predict_dist(X).quantile(q))
+
+    def sample(self, X: Any, n: int = 1, random_state: Any = None) -> Array:
+        """n draws of y a row, (n, N) or (n, N, K)."""
+        drawn = super().sample(X, n, random_state)
+        return drawn if self.likelihood == "gaussian" else whole(drawn)
+
+    def _values(self, found: Tensor) -> Array:
+        values: Array = found.double().numpy()
+        return values if self.likelihood == "gaussian" else whole(values)
 
     def variance_parts(self, X: Any) -> tuple[Array, Array]:
         """The predictive variance as (aleatoric, epistemic), each (N,) or (N, K).
@@ -166,12 +181,7 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         Epistemic is what the posterior of the trained features leaves open, and how far the
         members are apart; aleatoric is the rest.
         """
-        must(
-            self.likelihood == "gaussian",
-            "likelihood",
-            "be 'gaussian' for variance_parts",
-            repr(self.likelihood),
-        )
+        self._gaussian("variance_parts")
         codes = self._new(X)
         p = self.model_.predictive(codes)
         total = p.variance
@@ -185,6 +195,7 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
 
         The body stays as it is. Members on the free route have no posterior to update.
         """
+        self._gaussian("update")
         codes, target = self._new(X), self._checked(y)
         must(
             any(route != "free" for route in self.routes_),
@@ -199,8 +210,25 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         self.model_.update(codes, rows)
         return self
 
+    def _gaussian(self, name: str) -> None:
+        real = self.likelihood == "gaussian"
+        must(real, "likelihood", f"be 'gaussian' for {name}", repr(self.likelihood))
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = True
         return tags
+
+
+def counted(y: Array, name: str = "y", first: int = 0, where: str = "") -> None:
+    """Every one of y (N,), whose rows are numbered from `first`, is a count."""
+    bad = ~((y >= 0) & (y == np.round(y)))
+    if bad.any():
+        got = f"{y[bad.argmax()]:g} in row {bad.argmax() + first}{where}"
+        raise refusal(name, "hold counts 0, 1, 2, ...", got, "Measurements are 'gaussian'.")
+
+
+def whole(counts: Array) -> Array:
+    """Counts as integers, unless one is so large that a float no longer tells it from the next."""
+    return counts.astype(np.int64) if bool((counts < 2.0**53).all()) else counts

@@ -32,7 +32,9 @@ def split(
     if weight is not None and not (weight > 0).all():  # as if they were not there
         there = weight > 0
         found = split(codes[there], y[there], weight[there], fraction, seed, labels)
-        return found._replace(train=rows[there][found.train], held=rows[there][found.held])
+        train = rows[there][found.train]
+        same = found.held is found.train  # too few to hold any out: callers ask for it so
+        return found._replace(train=train, held=train if same else rows[there][found.held])
     if weight is not None:
         kept = weight
         if np.array_equal(kept, np.round(kept)) and kept.sum() <= 10 * len(kept) + 100:

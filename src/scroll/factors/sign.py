@@ -1,12 +1,16 @@
 """Two-valued factors, y = -1 or +1: probit (closed form) and logit (quadrature)."""
 
+import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 from torch.special import log_ndtr
 
 from .._value import value
 from ..beliefs import Moments
+from ..linalg import log_normal
 from ..quadrature import expect, log_expect_at_mode
+
+_WIDE = 25.0  # variance of f beyond which nodes that span it step over the rise of the sigmoid
 
 
 @value
@@ -34,7 +38,23 @@ class BernoulliLogit:
         return logsigmoid(y * f)
 
     def log_marginal(self, y: Tensor, at: Moments) -> Tensor:
-        return log_expect_at_mode(lambda f: self.log_prob(y, f), *at)
+        """p(y | f) = P(X < y f), X logistic: of a wide f, E Phi((y mean - X)/std) is smoother."""
+        mean, wide = y * at.mean, at.var > _WIDE
+        over_f = log_expect_at_mode(logsigmoid, mean, at.var.clamp(max=_WIDE))
+        if not bool(wide.any()):
+            return over_f
+        return torch.where(wide, _over_threshold(mean, at.var.clamp(min=_WIDE).sqrt()), over_f)
 
     def expected_log(self, y: Tensor, at: Moments) -> Tensor:
         return expect(lambda f: self.log_prob(y, f), *at)
+
+
+def _over_threshold(mean: Tensor, std: Tensor) -> Tensor:
+    """log E Phi((mean - X)/std), X logistic, as an expectation under N(0, 1)."""
+    one = torch.ones_like(mean)
+
+    def log_ratio(x: Tensor) -> Tensor:
+        below = log_ndtr((mean - x) / std)
+        return logsigmoid(x) + logsigmoid(-x) + below - log_normal(x, one)
+
+    return log_expect_at_mode(log_ratio, torch.zeros_like(mean), one)
