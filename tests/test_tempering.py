@@ -9,9 +9,10 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 import scroll
-from scroll import ScrollRegressor
-from scroll.estimators.tempering import tempered
-from scroll.predictive import Normal
+from scroll import ScrollClassifier, ScrollRegressor
+from scroll.blending import lapsed
+from scroll.estimators.tempering import lapse_rate, tempered
+from scroll.predictive import Categorical, Normal, Ordered
 
 STEP = 0.025  # of the factors, in logarithms
 
@@ -110,3 +111,64 @@ def test_rows_that_were_trained_on_do_not_say_how_wide(ensemble):
     x, y = np.repeat([[0.0], [1.0]], 30, 0), np.repeat([0.0, 1.0], 30)
     few = ScrollRegressor(n_members=2, max_steps=20, random_state=0).fit(x, y)
     assert {float(part.width) for part in few.model_.each} == {1.0}
+
+
+def guesses(rng, wrong, rows=2000):
+    """Two members that are sure, of labels of which a share is any."""
+    y = rng.integers(3, size=rows)
+    said = np.where(rng.random(rows) < wrong, rng.integers(3, size=rows), y)
+    sure = np.full((2, rows, 3), -12.0)
+    sure[:, np.arange(rows), said] = -np.log1p(2 * np.exp(-12.0))
+    return torch.from_numpy(sure), torch.from_numpy(y)
+
+
+@pytest.mark.parametrize("wrong", [0.01, 0.05])
+def test_the_lapse_rate_is_that_of_the_best_score(wrong):
+    log_probs, y = guesses(np.random.default_rng(4), wrong)
+    rates = torch.tensor([0.2, 0.3, 0.5])
+    p, floor = log_probs.exp().mean(0)[torch.arange(len(y)), y].numpy(), rates[y].numpy()
+    best = minimize_scalar(
+        lambda share: -np.log((1 - share) * p + share * floor).mean(),
+        bounds=(1e-4, 0.1),
+        method="bounded",
+    ).x
+    found = lapse_rate(log_probs, y, rates, rows=10_000)
+    assert found == pytest.approx(best, rel=0.1)
+    assert found == pytest.approx(wrong, rel=0.5)
+    missed = torch.from_numpy(p < 0.5)
+    heavy = torch.where(missed, 2.0, 1.0)
+    assert lapse_rate(log_probs, y, rates, 10_000, heavy) > 1.3 * found
+
+
+def test_a_lapse_rate_is_no_smaller_than_the_rows_can_tell():
+    log_probs, y = guesses(np.random.default_rng(5), 0.0)
+    rates = torch.full((3,), 1 / 3)
+    assert lapse_rate(log_probs, y, rates, rows=99) == pytest.approx(0.01)
+    assert lapse_rate(log_probs[:, :5], y[:5], rates, rows=99) == 0.01  # nor do few say more
+
+
+@pytest.mark.parametrize("kind", [Categorical, Ordered])
+def test_lapsed_labels_are_a_mixture(kind):
+    p = kind(torch.randn(4, 3).log_softmax(-1))
+    rates = torch.tensor([0.1, 0.0, 0.9])
+    found = lapsed(p, 0.2, rates)
+    assert type(found) is kind
+    torch.testing.assert_close(found.probs, 0.8 * p.probs + 0.2 * rates, rtol=1e-12, atol=0)
+    torch.testing.assert_close(found.probs.sum(-1), torch.ones(4), rtol=1e-12, atol=0)
+
+
+def test_no_label_is_impossible(tmp_path):
+    """Not even far away from all rows; in a file as in the model, and not in the paper's recipe."""
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=(200, 2))
+    y = (x[:, 0] > 0).astype(int)
+    model = ScrollClassifier(max_steps=200, random_state=0).fit(x, y)
+    share = model.model_.spec.lapse
+    assert share >= 1 / 161
+    far = model.predict_proba(1e3 * x)
+    assert far.min() >= 0.4 * share
+    np.testing.assert_allclose(far.sum(-1), 1, rtol=1e-12)
+    model.save(tmp_path / "m.scroll")
+    np.testing.assert_array_equal(scroll.load(tmp_path / "m.scroll").predict_proba(1e3 * x), far)
+    plain = ScrollClassifier(recipe="paper", max_steps=50, random_state=0).fit(x, y)
+    assert plain.model_.spec.lapse == 0

@@ -99,6 +99,11 @@ def blend(stacks: Sequence[Any], shift: Tensor, scale: Tensor) -> Any:
     return type(parts)(mean - mean.logsumexp(-1, keepdim=True))
 
 
+def lapsed(p: Any, share: float, rates: Tensor) -> Any:
+    """The predictive of labels of which a share is drawn as often as each comes, `rates` (K,)."""
+    return type(p)(((1 - share) * p.log_probs.exp() + share * rates).log())
+
+
 def _together(stacks: Sequence[Any], *names: str) -> Any:
     return type(stacks[0])(*(torch.cat([getattr(s, name) for s in stacks]) for name in names))
 

@@ -24,7 +24,7 @@ SEEDS = range(5)
 INPUTS = torch.linspace(0.05, 2, 7)
 INPUTS = torch.cat([-INPUTS.flip(0), INPUTS])
 DRAWS = 4000  # counts an input
-RECIPE = Recipe(steps=500, lr=0.1, every=10, patience=20, schedule="one-cycle")
+RECIPE = Recipe(steps=400, lr=0.1, every=20, patience=5, schedule="one-cycle")
 TRUTHS: dict[str, Callable[[Tensor], Tensor]] = {
     "no overdispersion": lambda x: torch.zeros_like(x),
     "on one half": lambda x: 0.5 * (x > 0),

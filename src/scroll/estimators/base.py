@@ -26,7 +26,7 @@ from ..diagnosis import diagnose
 from ..refit import Refit
 from ..training import Watch
 from .encoder import Encoder
-from .fitting import Data, Members, fit
+from .fitting import Data, Members, fit, rates
 from .model import Model, Spec
 from .recipes import LABELS, Plan, default, paper
 from .rows import Split, _mean_one, split
@@ -100,8 +100,10 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
             )
         for part in found:
             self._advise(part.network.head, part.bound, part.routes)
-        spec = replace(spec, parts=[(part.body, part.routes) for part in found], tried=tried)
-        self.model_ = self._assembled(spec, encoder, found, (shift, scale))
+        parts = [(part.body, part.routes) for part in found]
+        spec = replace(spec, parts=parts, tried=tried, lapse=found[0].lapse)
+        often = rates(data, spec.outputs) if spec.lapse else 1.0
+        self.model_ = self._assembled(spec, encoder, found, (shift, scale, often))
         self.scores_ = [score for part in found for score in part.scores]
         self.n_iter_ = max(step for part in found for step in part.steps)
 
@@ -126,7 +128,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         return "free" if (self.routing, self.recipe) == ("auto", "paper") else self.routing
 
     def _assembled(
-        self, spec: Spec, encoder: Encoder, found: list[Members], units: tuple[Any, Any]
+        self, spec: Spec, encoder: Encoder, found: list[Members], units: tuple[Any, ...]
     ) -> Model:
         """What was trained as a model of its own, on the CPU."""
         for part in found:
@@ -135,7 +137,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         with single_precision():
             model = Model(spec, self.body if isinstance(self.body, nn.Module) else None)
         model.encoder = encoder
-        for buffer, value in zip((model.shift, model.scale), units, strict=True):
+        for buffer, value in zip((model.shift, model.scale, model.rates), units, strict=True):
             buffer.copy_(torch.as_tensor(value))
         return model.put(found)
 
@@ -200,9 +202,9 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         if self.recipe == "default":
             labels = self._likelihood() in LABELS
             plan = default(self.body, encoder.plain, encoder.ranked, labels)
-        own = {"steps": self.max_steps, "batch": self.batch_size, "lr": self.learning_rate}
-        changes: Any = {name: value for name, value in own.items() if value is not None}
-        return replace(plan, recipe=replace(plan.recipe, **changes))
+        own: Any = {"steps": self.max_steps, "batch": self.batch_size, "lr": self.learning_rate}
+        given = {name: value for name, value in own.items() if value is not None}
+        return replace(plan, recipe=replace(plan.recipe, **given))
 
     def _spec(self, encoder: Encoder, plan: Plan, y: Array) -> Spec:
         body: Any = self.body
@@ -344,7 +346,5 @@ def single_precision() -> Iterator[None]:
 
 def _holds_text(X: Any) -> bool:
     """Whether an array holds objects that are not all numbers."""
-    kind = getattr(getattr(X, "dtype", None), "kind", "")
-    if kind != "O":
-        return False
-    return any(isinstance(v, str) for v in np.ravel(X))
+    objects = getattr(getattr(X, "dtype", None), "kind", "") == "O"
+    return objects and any(isinstance(v, str) for v in np.ravel(X))

@@ -20,8 +20,9 @@ from ..likelihoods import GaussianLikelihood
 from ..predictive import Normal
 from ..refit import Refit, refit
 from ..training import Network, Trained, Watch, held_out_nll, stack, train
+from .again import again
 from .recipes import Candidate, Lead, Plan
-from .tempering import tempered
+from .tempering import lapse_rate, tempered
 
 CHUNK = 8192  # rows that pass through a body at once
 LOOKED = 10_000  # held-out rows that training looks at
@@ -53,7 +54,9 @@ class Members:
     bound: Refit
     scores: list[float]  # held-out, of each member
     steps: list[int]
+    best: list[int]  # the step that each was kept at
     width: float = 1.0  # factor on the deviations
+    lapse: float = 0.0  # share of rows with any label
 
 
 class Routed(NamedTuple):
@@ -128,22 +131,55 @@ def fit(
     for body, (done, routed), share in zip(plan.candidates, pilots, shares, strict=True):
         if share == 0:
             continue
-        network, steps = done.network, done.steps.tolist()
+        network, steps, best = done.network, done.steps.tolist(), done.step.tolist()
         if share > len(steps):
             rest = seeds[len(steps) : share]
             more = _trained(data, plan, body, head, rest, watch(body.name, len(rest)), start)
             network, steps = _joined(network, more.network), steps + more.steps.tolist()
+            best += more.step.tolist()
             routed = _routed(network, data, routing)
         routes, log_p = routed.best()
         said.append(routed)
         scores = (-log_p.mean(-1)).tolist()
-        found.append(Members(body.name, network, routes, routed.bound, scores, steps))
-    width = _width(said, data)
+        found.append(Members(body.name, network, routes, routed.bound, scores, steps, best))
+    width, lapse = _width(said, data), _lapse(said, data) if plan.lapses else 0.0
     for part in found:
-        part.width = width
-        if not data.own:
-            _include(part.bound, part.network, data)
+        part.width, part.lapse = width, lapse
+        if data.own:
+            continue
+        if plan.again:
+            body = next(c for c in plan.candidates if c.name == part.body)
+            mine = seeds[: len(part.steps)]
+            told = watch(body.name, len(mine))
+            part.network = _on_all(data, plan, body, head, mine, part.best, told, start)
+            part.bound = refit(_head(part), Features(part.network, data.x, data.y, data.weight))
+            part.bound = part.bound.keep()
+        _include(part.bound, part.network, data)
     return found, tried
+
+
+def _head(part: Members) -> Any:
+    return part.network.head
+
+
+def _on_all(
+    data: Data,
+    plan: Plan,
+    body: Candidate,
+    head: MakeHead,
+    seeds: Sequence[int],
+    best: Sequence[int],
+    watch: Watch | None,
+    start: Callable[[Any], None],
+) -> Network:
+    """The members trained anew on all rows, each up to the step that it was kept at."""
+    x, y = (torch.cat(pair) for pair in ((data.x, data.held_x), (data.y, data.held_y)))
+    weight = None
+    if data.weight is not None and data.held_weight is not None:
+        weight = _each(torch.cat([data.weight, data.held_weight]), len(seeds))
+    rows = Rows(_each(x, len(seeds)), _each(y, len(seeds)), weight)
+    looks = torch.tensor(best, device=x.device) / plan.recipe.every
+    return again(_new(data, body, head, seeds, start), rows, looks, plan.recipe, seeds, watch)
 
 
 def _width(parts: list[Routed], data: Data) -> float:
@@ -155,6 +191,22 @@ def _width(parts: list[Routed], data: Data) -> float:
     members = Normal(*(torch.cat([getattr(p, name) for p in each]) for name in names))
     weight = None if data.held_weight is None else data.held_weight[:LOOKED]
     return tempered(members, data.held_y[:LOOKED], weight)
+
+
+def _lapse(parts: list[Routed], data: Data) -> float:
+    """The lapse rate of labels."""
+    members = torch.cat([part.said[part.best()[0][0]].log_probs for part in parts])
+    y = data.held_y[: 0 if data.seen else LOOKED]
+    weight = None if data.held_weight is None else data.held_weight[: len(y)]
+    often = rates(data, members.shape[-1])
+    return lapse_rate(members[:, : len(y)], y, often, len(data.y), weight)
+
+
+def rates(data: Data, classes: int) -> Tensor:
+    """How often each label comes in training, (K,), by the rows' weights; none is impossible."""
+    weight = torch.ones_like(data.y, dtype=torch.float64) if data.weight is None else data.weight
+    mass = torch.bincount(data.y.long(), weight.double(), classes) + 0.5
+    return mass / mass.sum()
 
 
 def shared(held: Tensor, members: int) -> list[int]:
@@ -184,11 +236,7 @@ def _trained(
     watch: Watch | None,
     start: Callable[[Any], None],
 ) -> Trained:
-    count = len(seeds)
-    new = stack(lambda lead: Network(body.make(lead), head(body.features, lead)), seeds)
-    with torch.no_grad():
-        start(new.head)
-    new = new.to(data.x)  # in the rows' precision, whatever torch's default is
+    count, new = len(seeds), _new(data, body, head, seeds, start)
     weight = None if data.weight is None else data.weight.expand(count, -1)
     some = slice(None, LOOKED)
     held = None if data.held_weight is None else _each(data.held_weight[some], count)
@@ -201,6 +249,20 @@ def _trained(
         score=held_out_nll,
         watch=watch,
     )
+
+
+def _new(
+    data: Data,
+    body: Candidate,
+    head: MakeHead,
+    seeds: Sequence[int],
+    start: Callable[[Any], None],
+) -> Network:
+    """A stack as it starts, in the rows' precision, whatever torch's default is."""
+    new = stack(lambda lead: Network(body.make(lead), head(body.features, lead)), seeds)
+    with torch.no_grad():
+        start(new.head)
+    return new.to(data.x)
 
 
 def _each(x: Tensor, count: int) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..added import Added
 from ..beliefs import Moments
-from ..blending import blend
+from ..blending import blend, lapsed
 from ..checks import must
 from ..covariances import Diag, Scaled
 from ..head import Head
@@ -42,6 +42,7 @@ class Spec:
     layout: dict[str, int]  # of the encoder
     parts: list[tuple[str, list[str]]] = field(default_factory=list)  # body, routes of its members
     tried: dict[str, float] = field(default_factory=dict)
+    lapse: float = 0.0  # share of rows with any label
     bias: bool = True
     floor: float = 1e-6
     noise: float = 0.5
@@ -157,6 +158,7 @@ class Model(nn.Module):
 
     shift: Tensor
     scale: Tensor
+    rates: Tensor  # of the labels
 
     def __init__(self, spec: Spec, body: nn.Module | None = None):
         super().__init__()
@@ -169,6 +171,7 @@ class Model(nn.Module):
         shape = (spec.outputs,) if spec.likelihood == "gaussian" and spec.outputs > 1 else ()
         self.register_buffer("shift", torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("scale", torch.ones(shape, dtype=torch.float64))
+        self.register_buffer("rates", torch.full((spec.outputs,), 1.0, dtype=torch.float64))
 
     @property
     def each(self) -> list[Part]:
@@ -209,7 +212,8 @@ class Model(nn.Module):
             mean = torch.cat([m.mean for m in some], -1)
             var = torch.cat([m.var for m in some], -1)
             found.append(part.readout.predict(Moments(mean, var)))
-        return blend(found, self.shift, self.scale)
+        p = blend(found, self.shift, self.scale)
+        return lapsed(p, self.spec.lapse, self.rates) if self.spec.lapse else p
 
     @torch.no_grad()
     def over(self, name: str, codes: Tensor) -> Tensor:

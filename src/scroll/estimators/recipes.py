@@ -37,6 +37,8 @@ class Plan:
 
     candidates: tuple[Candidate, ...]
     recipe: Recipe
+    again: bool = False  # whether to train on all rows in the end
+    lapses: bool = False  # whether a share of the labels is taken to be any
     mixes: bool = True  # whether the members of an ensemble may differ in their body
     scaled: bool = True  # whether the target has unit spread
     bias: bool = True
@@ -57,7 +59,7 @@ def default(body: Body, plain: int, ranked: int, labels: bool = False) -> Plan:
         weight_decay=0.1,
         average=50,
     )
-    return Plan(candidates(body, plain, ranked, labels), how)
+    return Plan(candidates(body, plain, ranked, labels), how, again=labels, lapses=labels)
 
 
 def paper(plain: int) -> Plan:

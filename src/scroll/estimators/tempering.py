@@ -1,8 +1,14 @@
-"""How wide the members of an ensemble are to be: one factor on their deviations.
+"""What held-out rows say of a predictive as a whole: one number each.
 
-Each member is as wide as its own errors ask for. Their mixture is wider than that, by how far
-its members are apart, and so its intervals cover too much; held-out rows tell how much.
+The width of an ensemble's members. Each is as wide as its own errors ask for. Their mixture is
+wider than that, by how far its members are apart, and so its intervals cover too much.
+
+The lapse rate of labels. The tail of a probit is a normal one: a network that extrapolates calls
+a label impossible that then turns up. A share of the rows is taken to have any label, drawn as
+often as it comes.
 """
+
+from math import log10
 
 import torch
 from torch import Tensor
@@ -32,3 +38,25 @@ def _score(p: Normal, factor: float, y: Tensor, weight: Tensor | None) -> Tensor
     log_p = Mixture(Normal(*(part.double() for part in parts))).log_prob(y.double())
     log_p = log_p if log_p.dim() == 1 else log_p.sum(-1)
     return log_p.mean() if weight is None else (log_p * weight).mean()
+
+
+def lapse_rate(
+    log_probs: Tensor, y: Tensor, rates: Tensor, rows: int, weight: Tensor | None = None
+) -> float:
+    """The share of rows that have any label, by held-out labels y (N,) of members (M, N, K).
+
+    Args:
+        log_probs: of the members.
+        y: the labels.
+        rates: how often each label comes, (K,).
+        rows: that have been seen. Those cannot tell a share below one in as many, and one.
+        weight: of the held-out rows.
+    """
+    least = 1 / (rows + 1)
+    if len(y) < FEWEST:
+        return least
+    p = log_probs.double().exp().mean(0).gather(-1, y[:, None])[:, 0]
+    shares = torch.logspace(log10(least), -1, 40, dtype=torch.float64).to(p.device)
+    each = ((1 - shares) * p[:, None] + shares * rates[y][:, None]).log()
+    scores = (each if weight is None else each * weight[:, None]).mean(0)
+    return float(shares[scores.argmax()])

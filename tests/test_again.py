@@ -1,0 +1,91 @@
+"""All rows at last: networks trained once more, each for as long as it was found good."""
+
+import numpy as np
+import pytest
+import torch
+
+from scroll import ClassificationHead, ScrollClassifier, ScrollRegressor
+from scroll.bodies import MLP
+from scroll.estimators import fitting
+from scroll.estimators.again import again
+from scroll.feeding import Rows
+from scroll.training import Network, Recipe, stack, train
+
+SEEDS = (3, 4, 5)
+
+
+def make(lead):
+    return Network(MLP(2, 8, replicates=lead), ClassificationHead(8, 3, replicates=lead))
+
+
+def rows(n=60):
+    g = torch.Generator().manual_seed(0)
+    return Rows(torch.randn(3, n, 2, generator=g), torch.randint(3, (3, n), generator=g))
+
+
+@pytest.mark.parametrize("average", [1, 5])
+def test_each_replicate_stops_at_its_own_look(average):
+    """As if it had been trained for so many steps and no more."""
+    data = rows()
+    recipe = Recipe(steps=200, lr=0.01, every=4, batch=20, average=average)
+    found = again(stack(make, SEEDS), data, torch.tensor([2, 9, 5]), recipe, SEEDS, None)
+    for r, looks in enumerate((2, 9, 5)):
+        keep = torch.tensor([r])
+        short = Recipe(steps=4 * looks, lr=0.01, every=4, batch=20, average=average)
+        steps = iter(range(1000))
+        alone = train(
+            stack(make, SEEDS[r : r + 1]),
+            data.take(keep),
+            data.take(keep),
+            short,
+            seeds=SEEDS[r : r + 1],
+            score=lambda network, held, steps=steps: torch.tensor([-float(next(steps))]),
+        ).network
+        for p, q in zip(found.parameters(), alone.parameters(), strict=True):
+            torch.testing.assert_close(p[r], q[0], rtol=1e-9, atol=1e-12)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The rows that each last training sees."""
+    seen = []
+
+    def watched(fresh, data, looks, *rest):
+        seen.append((data, looks))
+        return again(fresh, data, looks, *rest)
+
+    monkeypatch.setattr(fitting, "again", watched)
+    return seen
+
+
+def table(n=80):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(n, 3))
+    return x, (x[:, 0] + 0.5 * rng.normal(size=n) > 0).astype(int)
+
+
+def test_a_classifier_learns_from_all_rows(calls):
+    x, y = table()
+    weight = np.linspace(0.5, 1.5, 80)
+    model = ScrollClassifier(body="smooth", max_steps=60, n_members=2, random_state=0)
+    model.fit(x, y, weight)
+    ((data, looks),) = calls
+    assert data.x.shape[:2] == (2, 80)
+    assert sorted(data.y[0].tolist()) == sorted(y.tolist())
+    assert sorted(data.weight[0].tolist()) == pytest.approx(sorted(weight), rel=0.05)
+    assert (looks == looks.round()).all()
+    assert (looks >= 1).all()
+    assert model.ood_score(x).shape == (80,)
+    assert np.isfinite(model.predict_proba(x)).all()
+
+
+def test_rows_of_your_own_are_not_learned_from(calls):
+    x, y = table()
+    ScrollClassifier(max_steps=40, random_state=0).fit(x[:60], y[:60], eval_set=(x[60:], y[60:]))
+    assert calls == []
+
+
+def test_a_regressor_has_its_posterior_for_that(calls):
+    x, y = table()
+    ScrollRegressor(max_steps=40, random_state=0).fit(x, y + 0.1 * x[:, 0])
+    assert calls == []
