@@ -18,6 +18,7 @@ from ..heads import CountHead
 from ..plots import pyplot
 from ..predictive import Count
 from ..training import Network, Recipe, stack, train
+from .studies import Say
 from .tables import Cell, Label, Table, cell
 
 SEEDS = range(5)
@@ -47,7 +48,6 @@ LINES = (
     ("everywhere", "all x"),
 )
 
-Say = Callable[[str], object]
 Predict = Callable[[Tensor], Count]  # of inputs (T * R, N, 1), a truth's seeds after the other's
 
 
@@ -127,9 +127,8 @@ def simulated(output: Path, quick: bool, say: Say) -> Table:
         part = list(TRUTHS).index(truth)
         of = {k: v.chunk(len(TRUTHS))[part].tolist() for k, v in each[region].items()}
         rows[truth, region] = {k: cell(dict(enumerate(v))) for k, v in of.items()}
-    title = (
-        f"Simulated counts, {len(seeds)} seeds of {len(INPUTS) * draws} rows; κ = variance - mean"
-    )
+    size = f"{len(seeds)} x {len(INPUTS) * draws} rows"
+    title = f"Simulated counts, {size}; κ = variance - mean"
     return Table("counts_simulated", title, list(each["all x"]), [rows], show_se=True)
 
 
@@ -170,7 +169,7 @@ def draw(belief: Predict, point: Predict, seeds: int, output: Path) -> None:
     for t, (truth, var) in enumerate(TRUTHS.items()):
         data, below = axes[:, t]
         y = drawn(0, 0, truth, 40)
-        near = INPUTS[:, None] + 0.14 * (torch.rand(y.shape) - 0.5)
+        near = INPUTS[:, None] + torch.linspace(-0.07, 0.07, 40)
         data.plot(near.flatten(), y.flatten(), ".", color="0.65", ms=2, label="counts")
         data.fill_between(
             x, wide[0][t], wide[1][t], color="C0", alpha=0.25, lw=0, label="belief, 90 %"
@@ -187,16 +186,11 @@ def draw(belief: Predict, point: Predict, seeds: int, output: Path) -> None:
     axes[1, 0].set_ylabel("v")
     for ax in axes[:, 0]:
         ax.legend(loc="upper left", fontsize=8, frameon=False)
-    save(figure, output)
+    partial = output.with_name(f".{output.name}.partial")
+    figure.savefig(partial, dpi=200, format="png")
+    partial.replace(output)
     plt.close(figure)
 
 
 def _some(p: Count, which: slice) -> Count:
     return Count(p.factor, p.latent_mean[which], p.latent_var[which])
-
-
-def save(figure: Any, output: Path) -> None:
-    """Whole or not at all."""
-    partial = output.with_name(f".{output.name}.partial")
-    figure.savefig(partial, dpi=200, format="png")
-    partial.replace(output)
