@@ -24,6 +24,7 @@ from ..plots import pyplot
 from ..predictive import Categorical
 from ..refit import refit
 from ..training import Network, Recipe, stack, take, train
+from .studies import Say
 from .tables import Block, Table, table
 
 SEEDS = range(5)
@@ -31,8 +32,8 @@ ROWS, TEST_ROWS, NOISE = 200, 5000, 0.2
 PENALTIES = (1e-3, 1e-2, 0.1, 1.0, 10.0)
 RECIPE = Recipe(steps=3000, lr=0.01, every=10, patience=50)
 CENTRE, REACH, RING = (0.5, 0.25), 4.0, 3.5  # hardly a row is 2 away from the centre
-# Far away, features of a network only grow, along directions it has seen, and no last layer can
-# tell; random cosines are new everywhere, and with a posterior make a Gaussian process.
+# Far away, the features of a network only grow, in directions it has seen, and a last layer can
+# hardly tell; random cosines are new everywhere, and under a Gaussian belief make a process.
 BODIES: dict[str, Callable[..., Any]] = {
     "SiLU network": lambda lead: Tabular(2, width=64, depth=2, replicates=lead),
     "Matérn features": lambda lead: Matern(2, 256, lead),
@@ -41,7 +42,6 @@ SHOWN = ("MAP", "Laplace", "SCROLL", "SCROLL, KL prior")
 COLUMNS = ("test NLL", "accuracy", "ECE", "confidence far away")
 
 Lead = tuple[int, ...]
-Say = Callable[[str], object]
 Predict = Callable[[Tensor], Categorical]  # of inputs (R, N, 2)
 Scores = dict[str, Tensor]
 
