@@ -126,11 +126,11 @@ def process(data: Data, seed: int) -> Fitted | None:
     return predict
 
 
-def classes(members: int) -> Callable[[Data, int], Fitted]:
+def classes(**how: int) -> Callable[[Data, int], Fitted]:
     """ScrollClassifier as it comes, which holds rows out itself."""
 
     def fit(data: Data, seed: int) -> Fitted:
-        model = ScrollClassifier(n_members=members, random_state=seed)
+        model = ScrollClassifier(**how, random_state=seed)
         return model.fit(*_joined(data)).predict_dist
 
     return fit
@@ -183,8 +183,8 @@ REGRESSION: Rows = {
     "gp": ("exact GP, ARD Matern-5/2", process),
 }
 CLASSIFICATION: Rows = {
-    "scroll": ("ScrollClassifier, 1 member", classes(1)),
-    "scroll-5": ("ScrollClassifier, 5 members", classes(5)),
+    "scroll": ("ScrollClassifier", classes()),
+    "scroll-1": ("ScrollClassifier, 1 member", classes(n_members=1)),
     "boosting": ("HistGradientBoosting, calibrated", calibrated(_boosting)),
     "logistic": ("LogisticRegression, calibrated", calibrated(_logistic)),
 }

@@ -64,7 +64,8 @@ def test_rows_of_whole_weights_stay_repeated_rows():
 
 def test_held_out_rows_weigh_as_training_does():
     (x, y), (later, z) = rare(), rare(1)
-    model = ScrollClassifier(class_weight={1: 20}, **LONG).fit(x, y, eval_set=(later, z))
+    one = ScrollClassifier(class_weight={1: 20}, n_members=1, **LONG)
+    model = one.fit(x, y, eval_set=(later, z))
     share, rates = model.model_.spec.lapse, model.model_.rates.numpy()
     bare = (model.predict_proba(later) - share * rates) / (1 - share)  # without what lapses
     log_p = np.log(bare[np.arange(len(z)), z])

@@ -245,14 +245,17 @@ def test_each_member_predicts_by_its_best_route():
 
 def test_bodies_for_labels_are_thinned_more_and_start_at_lower_frequencies():
     numbers, labels = (default("auto", 4, 3, kind).candidates for kind in (False, True))
-    assert [c.name for c in numbers] == [c.name for c in labels] == ["smooth", "waves"]
+    assert [c.name for c in numbers] == ["smooth", "waves"]
+    assert [c.name for c in labels] == ["smooth", "swell", "waves"]
     torch.manual_seed(0)
-    for one, two in zip(numbers, labels, strict=True):
+    for one, two in zip(numbers, (labels[0], labels[2]), strict=True):
         mine, theirs = one.make((50,)), two.make((50,))
         assert (mine.between.p, theirs.between.p) == (0.05, 0.2)
         assert [p.shape for p in mine.parameters()] == [p.shape for p in theirs.parameters()]
     assert mine.frequencies.std().item() == pytest.approx(1.0, rel=0.05)
     assert theirs.frequencies.std().item() == pytest.approx(0.3, rel=0.05)
+    swell = labels[1].make((50,))
+    assert swell.frequencies.std().item() == pytest.approx(0.1, rel=0.05)
 
 
 def test_too_few_rows_to_hold_out_are_told_by_identity_also_without_weight():

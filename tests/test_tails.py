@@ -210,3 +210,15 @@ def test_the_logit_of_a_wide_latent(var, sign):
         right(at.mean.grad, sign * over_logistic(mp.npdf, sign * mean, std) / z / std)
         toward = over_logistic(lambda t: -t * mp.npdf(t), sign * mean, std)
         right(at.var.grad, toward / z / (2 * mpf(var)))
+
+
+def test_inference_mode_is_refused_in_words():
+    """A mode is found by derivatives, which it forbids."""
+    from scroll import CountHead
+
+    head = CountHead(2)
+    psi, y = torch.ones(3, 2), torch.tensor([0.0, 1.0, 2.0])
+    with torch.no_grad():
+        head(psi).log_prob(y)
+    with torch.inference_mode(), pytest.raises(RuntimeError, match=r"be off .* torch\.no_grad"):
+        head(psi).log_prob(y)

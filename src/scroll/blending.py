@@ -99,9 +99,10 @@ def blend(stacks: Sequence[Any], shift: Tensor, scale: Tensor) -> Any:
     return type(parts)(mean - mean.logsumexp(-1, keepdim=True))
 
 
-def lapsed(p: Any, share: float, rates: Tensor) -> Any:
-    """The predictive of labels of which a share is drawn as often as each comes, `rates` (K,)."""
-    return type(p)(((1 - share) * p.log_probs.exp() + share * rates).log())
+def lapsed(p: Any, power: float, share: float, rates: Tensor) -> Any:
+    """The predictive of labels to some power, but for a share that is drawn by `rates` (K,)."""
+    probs = (power * p.log_probs).softmax(-1)
+    return type(p)(((1 - share) * probs + share * rates).log())
 
 
 def _together(stacks: Sequence[Any], *names: str) -> Any:

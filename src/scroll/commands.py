@@ -43,6 +43,8 @@ def fit(
     """Fit a model to a table and write it; what it has become."""
     one_of("--task", task, ("auto", *LIKELIHOODS))
     one_of("--covariance", parameters["covariance"], ("full", "diag", "lowrank", "none"))
+    if parameters["n_members"] is None:
+        del parameters["n_members"]  # the estimators know
     seed = parameters["random_state"]
     must(0 <= seed < 2**32, "--seed", "lie between 0 and 2**32 - 1", seed)
     free(output, train, held)

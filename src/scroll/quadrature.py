@@ -13,6 +13,7 @@ from math import inf, lgamma, pi, sqrt
 import torch
 from torch import Tensor
 
+from .checks import must
 from .linalg import LOG_2PI
 
 Fn = Callable[[Tensor], Tensor]
@@ -95,6 +96,14 @@ def _std(var: Tensor) -> Tensor:
 @torch.no_grad()
 def _mode(log_g: Fn, mean: Tensor, std: Tensor) -> tuple[Tensor, Tensor]:
     """Mode and Laplace width of g(mean + std z) N(z; 0, 1): Newton kept inside a bracket."""
+    must(
+        not torch.is_inference_mode_enabled(),
+        "torch.inference_mode",
+        "be off for logit, counts and user factors, whose mode is found by derivatives",
+        "on",
+        "Use torch.no_grad().",
+        RuntimeError,
+    )
 
     @torch.enable_grad()
     def derivatives(z: Tensor) -> tuple[Tensor, Tensor]:

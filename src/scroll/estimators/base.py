@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,12 @@ from ..checks import must, one_of, positive_int, unchecked
 from ..diagnosis import diagnose
 from ..refit import Refit
 from ..training import Watch
+from .crossing import cross
 from .encoder import Encoder
 from .fitting import Data, Members, fit, rates
 from .model import Model, Spec
 from .recipes import LABELS, Plan, default, paper
-from .rows import Split, _mean_one, split
+from .rows import Split, _mean_one, split, weighed
 from .table import Table
 
 Array = NDArray[Any]
@@ -86,14 +88,15 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
             _weights(held_weight, device),
             own=held is not None or rows.held is rows.train,
             seen=held is None and rows.held is rows.train,
+            fold=None if rows.fold is None else torch.from_numpy(rows.fold).to(device),
         )
         with self._progress(plan) as watch, unchecked(), single_precision():
-            found, tried = fit(
+            trained = partial(fit, routing=self._routing()) if rows.fold is None else cross
+            found, tried = trained(
                 data,
                 plan,
                 spec.head,
                 members=self.n_members,
-                routing=self._routing(),
                 seed=seed,
                 watch=watch,
                 start=lambda head: self._start(head, data.y),
@@ -101,7 +104,8 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         for part in found:
             self._advise(part.network.head, part.bound, part.routes)
         parts = [(part.body, part.routes) for part in found]
-        spec = replace(spec, parts=parts, tried=tried, lapse=found[0].lapse)
+        power, lapse = found[0].power, found[0].lapse
+        spec = replace(spec, parts=parts, tried=tried, power=power, lapse=lapse)
         often = rates(data, spec.outputs) if spec.lapse else 1.0
         self.model_ = self._assembled(spec, encoder, found, (shift, scale, often))
         self.scores_ = [score for part in found for score in part.scores]
@@ -112,8 +116,9 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, codes, ensure_non_negative=True)
             must(bool((weight > 0).sum() > 1), "sample_weight", "be positive for two rows", "fewer")
-        rows = split(codes, y, weight, fraction, seed, labels=is_classifier(self))
-        rows = rows if by_class is None else _weighed(rows, by_class[y])
+        folds = self._folds(len(codes)) if fraction else 0
+        rows = split(codes, y, weight, fraction, seed, labels=is_classifier(self), folds=folds)
+        rows = rows if by_class is None else weighed(rows, by_class[y])
         must(
             rows.weight is None or self.routing != "hybrid",
             "routing",
@@ -318,15 +323,6 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = True
         tags.non_deterministic = False
         return tags
-
-
-def _weighed(rows: Split, by: Array) -> Split:
-    """A split whose weights are times those of its rows' classes, `by` (N,)."""
-    both = []
-    for weight, some in ((rows.weight, rows.train), (rows.held_weight, rows.held)):
-        new = by[some] * (1.0 if weight is None else weight)
-        both.append(new / new.mean())
-    return rows._replace(weight=both[0], held_weight=both[1])
 
 
 def _weights(weight: Array | None, device: torch.device) -> Tensor | None:

@@ -17,6 +17,8 @@ from .recipes import Body, Plan
 from .rows import pair
 from .table import _missing, listed
 
+CROSSED = 20_000  # rows above which all members hold out the same: a part of them says enough
+
 
 class ScrollClassifier(ClassifierMixin, Scroll):  # type: ignore[misc]
     """Class probabilities and a flag for strange inputs from a table.
@@ -30,6 +32,10 @@ class ScrollClassifier(ClassifierMixin, Scroll):  # type: ignore[misc]
         class_weight: None, "balanced" (each class weighs as much as any other) or a dict from
             labels to weights, 1 for those that it leaves out; times `sample_weight`. The
             probabilities are then those of rows that come as often as they weigh.
+
+        n_members: networks in the ensemble. Of a table of up to 20,000 rows each holds out a part
+            of its own, so that all rows are learned from and all rows choose; `validation_fraction`
+            is then not asked for. One network is four times as fast and a little less sharp.
 
     The other arguments are those of `ScrollRegressor`; beside them:
 
@@ -49,7 +55,7 @@ class ScrollClassifier(ClassifierMixin, Scroll):  # type: ignore[misc]
         likelihood: str = "ova",
         ordered: bool | Sequence[Any] = False,
         class_weight: Any = None,
-        n_members: int = 1,
+        n_members: int = 5,
         beta: float = 0.0,
         recipe: str = "default",
         body: Body = "auto",
@@ -157,6 +163,12 @@ class ScrollClassifier(ClassifierMixin, Scroll):  # type: ignore[misc]
 
     def _outputs(self, y: Array) -> int:
         return len(self.classes_)
+
+    def _folds(self, rows: int) -> int:
+        """As many as members, each of which holds one out; 0 where all hold out the same rows."""
+        free = self._likelihood() != "gaussreg" and self.recipe == "default"
+        fit = 2 * self.n_members <= rows <= CROSSED
+        return self.n_members if free and fit and self.n_members > 1 else 0
 
     def _units(self, y: Array, plan: Plan) -> tuple[Any, Any]:
         return 0.0, 1.0

@@ -42,6 +42,7 @@ class Data(NamedTuple):
     held_weight: Tensor | None
     own: bool  # whether the held-out rows are the user's, and so not to be learned from
     seen: bool  # whether they are the training rows: there were too few to hold any out
+    fold: Tensor | None = None  # (N,), the member that holds each row out, where none is for all
 
 
 @dataclass
@@ -56,6 +57,7 @@ class Members:
     steps: list[int]
     best: list[int]  # the step that each was kept at
     width: float = 1.0  # factor on the deviations
+    power: float = 1.0  # of the probabilities of labels
     lapse: float = 0.0  # share of rows with any label
 
 
@@ -179,7 +181,7 @@ def _on_all(
         weight = _each(torch.cat([data.weight, data.held_weight]), len(seeds))
     rows = Rows(_each(x, len(seeds)), _each(y, len(seeds)), weight)
     looks = torch.tensor(best, device=x.device) / plan.recipe.every
-    return again(_new(data, body, head, seeds, start), rows, looks, plan.recipe, seeds, watch)
+    return again(fresh(data, body, head, seeds, start), rows, looks, plan.recipe, seeds, watch)
 
 
 def _width(parts: list[Routed], data: Data) -> float:
@@ -236,7 +238,7 @@ def _trained(
     watch: Watch | None,
     start: Callable[[Any], None],
 ) -> Trained:
-    count, new = len(seeds), _new(data, body, head, seeds, start)
+    count, new = len(seeds), fresh(data, body, head, seeds, start)
     weight = None if data.weight is None else data.weight.expand(count, -1)
     some = slice(None, LOOKED)
     held = None if data.held_weight is None else _each(data.held_weight[some], count)
@@ -251,7 +253,7 @@ def _trained(
     )
 
 
-def _new(
+def fresh(
     data: Data,
     body: Candidate,
     head: MakeHead,

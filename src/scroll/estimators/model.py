@@ -23,7 +23,7 @@ from ..refit import Refit, Statistics
 from ..rows import intercept
 from .encoder import Encoder
 from .fitting import CHUNK, Members
-from .recipes import Candidate, Lead, candidates, paper
+from .recipes import LABELS, Candidate, Lead, candidates, paper
 
 COUNTS = ("poisson", "negbinomial")
 STATISTICS = ("gram", "cross", "square", "count")
@@ -42,6 +42,7 @@ class Spec:
     layout: dict[str, int]  # of the encoder
     parts: list[tuple[str, list[str]]] = field(default_factory=list)  # body, routes of its members
     tried: dict[str, float] = field(default_factory=dict)
+    power: float = 1.0  # of the probabilities of labels
     lapse: float = 0.0  # share of rows with any label
     bias: bool = True
     floor: float = 1e-6
@@ -213,7 +214,7 @@ class Model(nn.Module):
             var = torch.cat([m.var for m in some], -1)
             found.append(part.readout.predict(Moments(mean, var)))
         p = blend(found, self.shift, self.scale)
-        return lapsed(p, self.spec.lapse, self.rates) if self.spec.lapse else p
+        return lapsed(p, self.spec.power, self.spec.lapse, self.rates) if self.spec.lapse else p
 
     @torch.no_grad()
     def over(self, name: str, codes: Tensor) -> Tensor:
@@ -252,5 +253,6 @@ def _candidate(spec: Spec, name: str, encoder: Encoder, body: nn.Module | None) 
     if spec.recipe == "paper":
         found = paper(encoder.plain).candidates
     else:
-        found = candidates(body if body is not None else spec.body, encoder.plain, encoder.ranked)
+        given, labels = spec.body if body is None else body, spec.likelihood in LABELS
+        found = candidates(given, encoder.plain, encoder.ranked, labels)
     return next(c for c in found if c.name == name)

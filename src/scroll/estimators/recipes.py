@@ -19,6 +19,7 @@ Body = str | Sequence[int] | nn.Module
 
 DROPOUT, FREQUENCY = 0.05, 1.0
 LABEL_DROPOUT, LABEL_FREQUENCY = 0.2, 0.3  # a label says less than a number: smoother bodies
+LONG = 0.1  # frequency of the waves of a swell
 LABELS = ("ova", "gaussreg", "ordinal")  # likelihoods
 
 
@@ -93,8 +94,8 @@ def candidates(body: Body, plain: int, ranked: int, labels: bool = False) -> tup
     if isinstance(body, nn.Module):
         return (_users(body, plain),)
     if isinstance(body, str):
-        known = {"auto": ("smooth", "waves"), "smooth": ("smooth",), "waves": ("waves",),
-                 "matern": ("matern",)}  # fmt: skip
+        every = ("smooth", "swell", "waves") if labels else ("smooth", "waves")
+        known = {"auto": every} | {name: (name,) for name in ("smooth", "swell", "waves", "matern")}
         if body not in known:
             names = ", ".join(map(repr, known))
             raise refusal("body", f"be one of {names}, widths or a module", repr(body))
@@ -113,9 +114,11 @@ def candidates(body: Body, plain: int, ranked: int, labels: bool = False) -> tup
 def _named(name: str, plain: int, ranked: int, labels: bool) -> Candidate:
     if name == "matern":
         return Candidate(name, lambda lead: Matern(plain, 512, lead), 512)
-    how: Any = {"wavy": name == "waves"}
+    how: Any = {"wavy": name in ("waves", "swell")}
     how["dropout"] = LABEL_DROPOUT if labels else DROPOUT
     how["frequency"] = LABEL_FREQUENCY if labels else FREQUENCY
+    if name == "swell":
+        how["frequency"] = LONG
     return Candidate(name, lambda lead: Tabular(plain, ranked, replicates=lead, **how), 128)
 
 

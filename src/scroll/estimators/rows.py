@@ -18,20 +18,28 @@ class Split(NamedTuple):
     held: Array
     weight: Array | None  # of the training rows, of mean one
     held_weight: Array | None
+    fold: Array | None = None  # of each training row, where every one is held out once
 
 
 def split(
-    codes: Array, y: Array, weight: Array | None, fraction: float, seed: int, labels: bool
+    codes: Array,
+    y: Array,
+    weight: Array | None,
+    fraction: float,
+    seed: int,
+    labels: bool,
+    folds: int = 0,
 ) -> Split:
     """A split that sees the rows as a set: shuffled or repeated rows give the same model.
 
     Equal rows are held out together or not at all, so that none is tested on its own copy. Whole
-    weights are counts, as if the row stood there so often; others weigh its score.
+    weights are counts, as if the row stood there so often; others weigh its score. With `folds`
+    no part is held out, and each row has the number of one of them.
     """
     rows = np.arange(len(codes))
     if weight is not None and not (weight > 0).all():  # as if they were not there
         there = weight > 0
-        found = split(codes[there], y[there], weight[there], fraction, seed, labels)
+        found = split(codes[there], y[there], weight[there], fraction, seed, labels, folds)
         train = rows[there][found.train]
         same = found.held is found.train  # too few to hold any out: callers ask for it so
         return found._replace(train=train, held=train if same else rows[there][found.held])
@@ -44,6 +52,11 @@ def split(
     _, group = np.unique(np.sort(marks), return_inverse=True)
     rng = np.random.default_rng(seed)
     order = rng.permutation(group.max() + 1)[group]  # of the groups
+    if folds:
+        mixed = rng.permutation(len(rows))
+        rows, order = rows[mixed], order[mixed]
+        found = Split(rows, rows[:0], _mean_one(weight, rows), None)
+        return found._replace(fold=_folds(order, y[rows], folds))
     held = _held(order, y[rows] if labels else None, fraction) if fraction else order < 0
     train = rows[~held][rng.permutation((~held).sum())]
     later = rows[held] if held.any() else train
@@ -64,6 +77,26 @@ def _held(order: Array, labels: Array | None, fraction: float) -> Array:
     if not held.any() and len(groups) > 2:
         held = order == groups[sizes.argmin()]
     return held
+
+
+def _folds(order: Array, labels: Array, folds: int) -> Array:
+    """A fold for each row, equal ones together, each class in equal shares."""
+    fold = np.zeros(len(order), np.int64)
+    for label in np.unique(labels):
+        (mine,) = np.nonzero(labels == label)
+        _, group, sizes = np.unique(order[mine], return_inverse=True, return_counts=True)
+        middle = np.cumsum(sizes) - sizes / 2
+        fold[mine] = (middle * folds / len(mine)).astype(np.int64)[group]
+    return fold
+
+
+def weighed(rows: Split, by: Array) -> Split:
+    """A split whose weights are times those of its rows' classes, `by` (N,)."""
+    both: list[Array | None] = []
+    for weight, some in ((rows.weight, rows.train), (rows.held_weight, rows.held)):
+        new = by[some] * (1.0 if weight is None else weight)
+        both.append(new / new.mean() if len(new) else None)
+    return rows._replace(weight=both[0], held_weight=both[1])
 
 
 def _mean_one(weight: Array | None, rows: Array) -> Array | None:

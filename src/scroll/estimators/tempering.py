@@ -3,6 +3,9 @@
 The width of an ensemble's members. Each is as wide as its own errors ask for. Their mixture is
 wider than that, by how far its members are apart, and so its intervals cover too much.
 
+The power of an ensemble's probabilities. A mixture of labels is less sure than its members, and
+each of those as sure as it is right: raised to a power and normalised it is sharper.
+
 The lapse rate of labels. The tail of a probit is a normal one: a network that extrapolates calls
 a label impossible that then turns up. A share of the rows is taken to have any label, drawn as
 often as it comes.
@@ -17,6 +20,7 @@ from ..predictive import Mixture, Normal
 
 FEWEST = 20  # held-out rows below which there is nothing to learn from
 SHARE = 2 / 3  # see docs/recipe.md
+POWERS = torch.linspace(-0.7, 0.7, 57, dtype=torch.float64).exp()
 FACTORS = torch.linspace(-0.9, 0.5, 57, dtype=torch.float64).exp()
 
 
@@ -38,6 +42,16 @@ def _score(p: Normal, factor: float, y: Tensor, weight: Tensor | None) -> Tensor
     log_p = Mixture(Normal(*(part.double() for part in parts))).log_prob(y.double())
     log_p = log_p if log_p.dim() == 1 else log_p.sum(-1)
     return log_p.mean() if weight is None else (log_p * weight).mean()
+
+
+def power(log_probs: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
+    """What to raise probabilities to, by labels y (N,) that they (N, K) have not seen."""
+    if len(y) < FEWEST:
+        return 1.0
+    each = [(float(b) * log_probs.double()).log_softmax(-1) for b in POWERS]
+    scores = [log_p.gather(-1, y[:, None])[:, 0] for log_p in each]
+    means = [(score if weight is None else score * weight).mean() for score in scores]
+    return float(POWERS[torch.stack(means).argmax()])
 
 
 def lapse_rate(
