@@ -89,7 +89,7 @@ class Head(nn.Module):
         lead = (*self.replicates, likelihood.latents)
         shape = (*lead, in_features)
         self.log_alpha = nn.Parameter(
-            positive("alpha", float(alpha)).log().expand(lead).clone(),
+            positive("alpha", float(alpha)).log().repeat(lead),
             requires_grad=self.objective.learns_alpha,
         )
         self.bias = nn.Parameter(torch.zeros(lead)) if bias else None
@@ -113,6 +113,7 @@ class Head(nn.Module):
         y: Tensor,
         total: int | None = None,
         weight: Tensor | None = None,
+        prior: float = 1.0,
     ) -> Tensor:
         """(mean of -score over the batch) + (-prior term)/total, one number a replicate.
 
@@ -124,10 +125,14 @@ class Head(nn.Module):
             y: targets or labels, (..., N), or (..., N, K) for K outputs.
             total: number of rows in the whole training set.
             weight: of each row's score, (..., N), of mean one over the whole training set.
+            prior: how often the prior term counts here. It is the same for every batch, and of a
+                full covariance it is the dear part: k at every k-th step and 0 at the others has
+                the same mean gradient.
         """
         if _autocast(psi):
             with torch.autocast(psi.device.type, enabled=False):
-                return self.loss(psi, y, total, weight)
+                return self.loss(psi, y, total, weight, prior)
+        must(prior >= 0, "prior", "be zero or positive", prior)
         problem = self.problem(psi, y)
         n = problem.y.shape[-1]
         total = total if isinstance(total, int) or total is None else index(total)
@@ -136,7 +141,7 @@ class Head(nn.Module):
                 "total",
                 f"be the number of training rows, an integer of at least the {n} given here",
                 repr(total),
-                "Pass total=len(dataset): it weighs the prior against the data.",
+                f"Pass total={_whole()}: it weighs the prior against the data.",
             )
         if total != n and not self.objective.batches:
             raise refusal(
@@ -159,7 +164,8 @@ class Head(nn.Module):
             sound = not looking() or bool((weight >= 0).all())
             must(sound, "weight", "be zero or positive", "negative ones")
             weight = weight.to(problem.psi.dtype).unsqueeze(-2)
-        losses = self.objective.loss(problem, total, self.beta, self.prior_weight, weight)
+        prior = prior * self.prior_weight
+        losses = self.objective.loss(problem, total, self.beta, prior, weight)
         return losses.sum(-1) / total
 
     def forward(self, psi: Tensor) -> Any:
@@ -304,6 +310,13 @@ def row(method: str | Objective, covariance: str) -> Objective:
     remedy = f"These exist for method {method!r}; method 'scroll' takes every covariance."
     one_of("covariance", covariance, families, remedy)
     return METHODS[f"{method}-{covariance}"]
+
+
+def _whole() -> str:
+    """How to say the number of all rows, of which each process may have a part."""
+    group = torch.distributed
+    many = group.is_available() and group.is_initialized() and group.get_world_size() > 1
+    return "scroll.distributed.total(len(shard))" if many else "len(dataset)"
 
 
 def _autocast(psi: Tensor) -> bool:

@@ -273,7 +273,7 @@ class AnyLikelihood(nn.Module):
 
 
 def _log_parameter(name: str, start: float, shape: tuple[int, ...]) -> nn.Parameter:
-    return nn.Parameter(positive(name, float(start)).log().expand(shape).clone())
+    return nn.Parameter(positive(name, float(start)).log().repeat(shape))
 
 
 def _several(name: str, count: int) -> int:

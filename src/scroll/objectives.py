@@ -141,6 +141,8 @@ class Objective:
             score = score * weight
         n = p.y.shape[-1]
         data = score.sum(-1) if total is None else score.sum(-1) * (total / n)
+        if isinstance(prior_weight, float) and prior_weight == 0:  # not even computed
+            return (-data).to(dtype)
         return (-data - prior_weight * self.prior(belief, p)).to(dtype)
 
     def precise(self, p: Problem) -> Problem:

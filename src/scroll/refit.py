@@ -9,6 +9,7 @@ float64, so more data can be added at any time.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -46,6 +47,15 @@ class Statistics:
             self.cross + matvec(psi.mT, y),
             self.square + y.square().sum(-1),
             self.count + some,
+        )
+
+    def merged(self, other: Statistics) -> Statistics:
+        """Those of these rows and of others."""
+        return Statistics(
+            self.gram + other.gram,
+            self.cross + other.cross,
+            self.square + other.square,
+            self.count + other.count,
         )
 
 
@@ -124,7 +134,11 @@ class Refit:
 
     def update(self, psi: Tensor, y: Tensor, weight: Tensor | None = None) -> Refit:
         """Add data; the same as refitting on everything. What a hybrid adds stays as it is."""
-        self._bind(_plus(self.statistics, self.head, psi, y, weight))
+        return self.absorb(_plus(_empty(self.head), self.head, psi, y, weight))
+
+    def absorb(self, statistics: Statistics) -> Refit:
+        """`update` with data of which only the sums are at hand."""
+        self._bind(self.statistics.merged(statistics))
         return self
 
     def add(
@@ -230,8 +244,23 @@ def refit(
         lr: their step size, in units of the noise.
         validation: (psi, y) held out; keeps the S+ of best score on it.
     """
-    one_of("hyper", hyper, ("evidence", "head"))
     one_of("added", added, ("diag", "full", "lowrank"))
+    checked(head, hyper)
+    statistics = sums(head, batches(features, y))
+    if not bool(statistics.count > 0):
+        raise ValueError(
+            "`features` must give at least one batch, but got none. An iterator that was read "
+            "before is empty: pass a loader or a list."
+        )
+    bound = Refit(head, statistics, hyper)
+    if hybrid:
+        bound.add(features, y, family=added, steps=steps, lr=lr, validation=validation)
+    return bound
+
+
+def checked(head: Head, hyper: str = "evidence") -> None:
+    """`head` is one that can be bound again, with such hyperparameters."""
+    one_of("hyper", hyper, ("evidence", "head"))
     must(
         isinstance(head, Head),
         "head",
@@ -246,27 +275,23 @@ def refit(
         "be 'evidence' for a likelihood that has no Gaussian noise",
         repr(hyper),
     )
-    statistics = None
-    for batch in batches(features, y):
+
+
+def sums(head: Head, some: Batches) -> Statistics:
+    """The sums over batches, one pass; zero where there are none."""
+    statistics = _empty(head)
+    for batch in some:
         statistics = _plus(statistics, head, *batch)
-    if statistics is None:
-        raise ValueError(
-            "`features` must give at least one batch, but got none. An iterator that was read "
-            "before is empty: pass a loader or a list."
-        )
-    bound = Refit(head, statistics, hyper)
-    if hybrid:
-        bound.add(features, y, family=added, steps=steps, lr=lr, validation=validation)
-    return bound
+    return statistics
 
 
 def _plus(
-    statistics: Statistics | None, head: Head, psi: Tensor, y: Tensor, weight: Tensor | None = None
+    statistics: Statistics, head: Head, psi: Tensor, y: Tensor, weight: Tensor | None = None
 ) -> Statistics:
     """The sums with a batch of rows, perhaps weighted, added."""
     rows = rows_of(head, psi, y)
     each = None if weight is None else _weights(weight, psi).to(rows[0]).unsqueeze(-2)
-    return (statistics or _empty(*rows)).plus(*rows, each)
+    return statistics.plus(*rows, each)
 
 
 def _weights(weight: Tensor, psi: Tensor) -> Tensor:
@@ -278,11 +303,8 @@ def _weights(weight: Tensor, psi: Tensor) -> Tensor:
     return weight
 
 
-def _empty(psi: Tensor, y: Tensor) -> Statistics:
-    lead, h = psi.shape[:-3], psi.shape[-1]
-    return Statistics(
-        psi.new_zeros(*lead, h, h),
-        psi.new_zeros(*y.shape[:-1], h),
-        psi.new_zeros(y.shape[:-1]),
-        psi.new_zeros(()),
-    )
+def _empty(head: Head) -> Statistics:
+    """Of no rows yet."""
+    lead, h = (*head.replicates, head.likelihood.latents), head.in_features + intercept(head)
+    zeros = partial(torch.zeros, dtype=torch.float64, device=head.log_alpha.device)
+    return Statistics(zeros(*lead[:-1], h, h), zeros(*lead, h), zeros(lead), zeros(()))

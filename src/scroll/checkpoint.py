@@ -1,0 +1,102 @@
+"""Where a training run stands, as one file: tensors and JSON in the safetensors format, no code.
+
+save("run.safetensors", step, model=model, optimizer=optimizer)
+step = resume("run.safetensors", model=model, optimizer=optimizer)  # 0 if there is none
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from .checks import must, refusal
+from .distributed import agree
+
+FORMAT = "scroll-checkpoint"
+
+
+def save(path: str | Path, step: int, **parts: Any) -> None:
+    """Write what has a `state_dict`, whole or not at all; of several ranks the first writes."""
+    import torch.distributed as dist
+    from safetensors.torch import save as packed
+
+    from .estimators.persist import written
+
+    if dist.is_available() and dist.is_initialized() and dist.get_rank() > 0:
+        return
+    tensors: dict[str, Tensor] = {}
+    states = {name: _bare(part).state_dict() for name, part in parts.items()}
+    what = {"step": step, "parts": _flat(states, "", tensors)}
+    written(Path(path), packed(tensors, metadata={FORMAT: json.dumps(what)}))
+
+
+def resume(path: str | Path, **parts: Any) -> int:
+    """Put the parts back to where they were saved, and give the step; 0 where there is no file.
+
+    Every rank reads the file, and all must find the same step.
+    """
+    step, wrong = 0, None
+    states: dict[str, Any] = {}
+    try:
+        if Path(path).exists():
+            step, states = _read(Path(path))
+            must(states.keys() == parts.keys(), str(path), f"hold {set(parts)}", set(states))
+    except Exception as error:
+        wrong = error
+    agree({"checkpoint": f"step {step}"}, 0, wrong)
+    for name, state in states.items():
+        try:
+            _bare(parts[name]).load_state_dict(state)
+        except (RuntimeError, ValueError, KeyError) as error:
+            got, remedy = " ".join(str(error).split()).rstrip("."), "Remove it to begin again."
+            raise refusal(str(path), f"fit this {name}", got, remedy) from error
+    return step
+
+
+def _read(path: Path) -> tuple[int, dict[str, Any]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            what = json.loads((file.metadata() or {})[FORMAT])
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        return int(what["step"]), _nested(what["parts"], tensors)
+    except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
+        got = f"something else: {type(error).__name__}: {error}"
+        remedy = "Remove it to begin again."
+        raise refusal(str(path), "be a checkpoint of scroll", got, remedy) from error
+
+
+def _bare(part: Any) -> Any:
+    """A module without its wrapper, so that one process can go on where several stopped."""
+    return part.module if isinstance(part, DistributedDataParallel) else part
+
+
+def _flat(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    """A state as JSON; its tensors go beside it, by their place."""
+    if isinstance(value, Tensor):
+        tensors[name] = value.detach().cpu().contiguous().clone()
+        return {"tensor": name}
+    if isinstance(value, dict):
+        return {"pairs": [[k, _flat(v, f"{name}/{k}", tensors)] for k, v in value.items()]}
+    if isinstance(value, list | tuple):
+        items = [_flat(v, f"{name}/{k}", tensors) for k, v in enumerate(value)]
+        return items if isinstance(value, list) else {"tuple": items}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise refusal(name, "be a tensor or plain to be saved", type(value).__name__, error=TypeError)
+
+
+def _nested(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """What `_flat` was given."""
+    if isinstance(value, list):
+        return [_nested(item, tensors) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "tensor" in value:
+        return tensors[value["tensor"]]
+    if "tuple" in value:
+        return tuple(_nested(item, tensors) for item in value["tuple"])
+    return {key: _nested(item, tensors) for key, item in value["pairs"]}

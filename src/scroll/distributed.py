@@ -1,0 +1,264 @@
+"""More than one process: each rank has some of the rows, all have one loss and one posterior.
+
+What a rank finds wrong, in its rows or against the others', is an error on every rank: whoever
+raised alone would leave the others waiting. Without a process group all of it works for one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from zlib import crc32
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from .checks import must, refusal
+from .head import Head
+from .refit import Refit, Statistics, checked, sums
+from .rows import Batches, batches, intercept
+
+Group = dist.ProcessGroup | None  # None is all ranks
+
+
+def ranks(group: Group = None) -> int:
+    """How many processes there are."""
+    return dist.get_world_size(group) if dist.is_available() and dist.is_initialized() else 1
+
+
+def total(rows: int, group: Group = None) -> int:
+    """N of the loss: the rows of all ranks together, of which this one has some."""
+    whole = isinstance(rows, int) and rows >= 0
+    wrong = None if whole else refusal("rows", "be a number of rows, zero or more", repr(rows))
+    return agree({}, rows if whole else 0, wrong, group)
+
+
+def agree(
+    what: Mapping[str, object], rows: int = 0, wrong: Exception | None = None, group: Group = None
+) -> int:
+    """The rows of all ranks, once all of them say the same; else an error on every rank.
+
+    Args:
+        what: to compare, by name; None goes with anything.
+        rows: that this rank has.
+        wrong: what this rank would raise by itself.
+        group: the ranks that call this.
+    """
+    size = ranks(group)
+    if size == 1:
+        if wrong is not None:
+            raise wrong
+        return rows
+    marks = [0 if x is None else 1 + crc32(str(x).encode()) for x in what.values()]
+    mine = torch.tensor([rows, wrong is not None, *marks], device=_device(group))
+    every = [torch.empty_like(mine) for _ in range(size)]
+    dist.all_gather(every, mine, group=group)
+    counts, bad, *columns = torch.stack(every, 1).tolist()
+    if any(bad) or any(len(set(column) - {0}) > 1 for column in columns):
+        raise _fault(what, wrong, group)
+    return int(sum(counts))
+
+
+def _fault(what: Mapping[str, object], wrong: Exception | None, group: Group) -> Exception:
+    """What to raise on this rank: the first difference, else its own error, else another's."""
+    told: list[Any] = [None] * ranks(group)
+    mine = {name: None if x is None else str(x) for name, x in what.items()}
+    dist.all_gather_object(told, (mine, None if wrong is None else str(wrong)), group=group)
+    for name in what:
+        said = [(rank, one[name]) for rank, (one, _) in enumerate(told) if one[name] is not None]
+        if len({x for _, x in said}) > 1:
+            got = ", ".join(f"{x} on rank {rank}" for rank, x in said)
+            remedy = "Give every rank the same model, and rows of one kind."
+            return refusal(name, "be the same on every rank", got, remedy)
+    if wrong is not None:
+        return wrong
+    return ValueError(next(f"on rank {rank}: {e}" for rank, (_, e) in enumerate(told) if e))
+
+
+class Loss(nn.Module):
+    """A body and a head whose forward is their loss, as DistributedDataParallel wants it.
+
+    The mean over ranks, which is what becomes of their gradients, is the head's loss on all rows
+    of the step: a rank counts by its rows, and may have none of them; the prior counts once. For
+    beta > 0 each rank normalises V^beta over its own rows.
+
+    Args:
+        body: gives the features of x.
+        head: of a method that trains on a part of the rows.
+        total: rows in the whole training set, `total(len(shard))`.
+        group: the ranks that share it, as for DistributedDataParallel.
+    """
+
+    def __init__(self, body: nn.Module, head: Head, total: int, group: Group = None):
+        super().__init__()
+        self.body, self.head, self.total, self.group = body, head, total, group
+        sizes = [(name, tuple(p.shape), p.dtype) for name, p in self.named_parameters()]
+        wrong = _caught(self._check)
+        agree({**_kind(head), "total": total, "parameters": _brief(sizes)}, 0, wrong, group)
+
+    def _check(self) -> None:
+        checked(self.head)
+        must(
+            self.head.batches or ranks(self.group) == 1,
+            "method",
+            "train on a part of the rows where each rank has a part",
+            repr(self.head.method),
+            "Use method 'scroll', and scroll.distributed.refit afterwards.",
+        )
+        must(
+            isinstance(self.total, int) and self.total > 0,
+            "total",
+            "be the number of training rows on all ranks",
+            repr(self.total),
+            "Pass total=scroll.distributed.total(len(shard)).",
+        )
+
+    def forward(self, x: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+        """This rank's part of the loss, one number a replicate; x (..., N, ...) may be empty."""
+        at = len(self.head.replicates)
+        n = x.shape[at]
+        if n == 0:  # the others wait for its gradients, which are the prior's alone
+            x, y = (_zeros(t, at) for t in (x, y))
+        psi: list[Tensor] = []
+        wrong = _caught(lambda: psi.append(self._seen(x, y)))
+        kinds = {name: _rows(t, at) for name, t in (("x", x), ("y", y))}
+        rows = agree({**kinds, "weight": _given(weight, n)}, n, wrong, self.group)
+        must(rows > 0, "x", "hold a row on some rank", "none")
+        must(
+            rows <= self.total,
+            "total",
+            f"be at least the {rows} rows that the ranks have in this step",
+            self.total,
+            "Pass total=scroll.distributed.total(len(shard)).",
+        )
+        share = ranks(self.group) * n / rows
+        if share != 1:
+            ones = psi[0].new_full(psi[0].shape[:-1], share)
+            weight = ones if weight is None or n == 0 else weight * share
+        return self.head.loss(psi[0], y, self.total, weight)
+
+    def _seen(self, x: Tensor, y: Tensor) -> Tensor:
+        """Features that the head takes, with targets that it takes."""
+        psi: Tensor = self.body(x)
+        self.head.features(psi)
+        self.head.likelihood.encode(y, psi.shape[:-1])
+        return psi
+
+
+def refit(
+    head: Head,
+    features: Tensor | Batches,
+    y: Tensor | None = None,
+    *,
+    hyper: str = "evidence",
+    group: Group = None,
+) -> Refit:
+    """`scroll.refit` on the rows of all ranks, of which this one gives some or none.
+
+    The same posterior on every rank. A hybrid's covariance is fitted afterwards, by `add` with
+    the same rows on every rank.
+    """
+    return Refit(head, statistics(head, features, y, hyper=hyper, group=group), hyper)
+
+
+def statistics(
+    head: Head,
+    features: Tensor | Batches,
+    y: Tensor | None = None,
+    *,
+    hyper: str = "evidence",
+    group: Group = None,
+) -> Statistics:
+    """The sums over the rows of all ranks; `Refit.absorb` adds them to a posterior's."""
+    types: set[str] = set()
+    found: list[Statistics] = []
+
+    def read() -> None:
+        checked(head, hyper)
+        found.append(sums(head, _noted(features, y, types)))
+
+    wrong = _caught(read)
+    agree({**_kind(head), "dtype of psi": " and ".join(sorted(types)) or None}, 0, wrong, group)
+    _same(head, group)
+    (mine,) = found
+    flat = torch.cat([t.flatten() for t in _parts(mine)])
+    if ranks(group) > 1:
+        dist.all_reduce(flat, group=group)
+    must(bool(flat[-1] > 0), "features", "give at least one batch on some rank", "none")
+    pieces = flat.split([t.numel() for t in _parts(mine)])
+    whole = (f.view_as(t) for f, t in zip(pieces, _parts(mine), strict=True))
+    return Statistics(*whole)
+
+
+def _parts(sums: Statistics) -> tuple[Tensor, ...]:
+    return sums.gram, sums.cross, sums.square, sums.count
+
+
+def _noted(
+    features: Tensor | Batches, y: Tensor | None, types: set[str]
+) -> Iterator[tuple[Tensor, ...]]:
+    """The batches; `types` hears of what precision they are."""
+    for batch in batches(features, y):
+        types.add(str(getattr(batch[0], "dtype", None)))
+        yield batch
+
+
+def _same(head: Head, group: Group) -> None:
+    """The ranks' heads are one; within rounding, as unlike machines may have trained them."""
+    if ranks(group) == 1:
+        return
+    values = torch.cat([p.detach().double().flatten() for p in head.parameters()])
+    ends = torch.stack([values, -values])
+    dist.all_reduce(ends, dist.ReduceOp.MAX, group=group)
+    apart = float((ends[0] + ends[1]).max())
+    must(
+        bool(torch.isclose(ends[0], -ends[1], 1e-4, 1e-4).all()),
+        "head",
+        "have the same parameters on every rank",
+        f"some that are {apart:.3g} apart",
+        "Train it under DistributedDataParallel, or load one checkpoint on every rank.",
+    )
+
+
+def _kind(head: Head) -> dict[str, object]:
+    """What the ranks' heads must have in common; of no head there is nothing."""
+    if not isinstance(head, Head):
+        return dict.fromkeys(("in_features", "latents", "likelihood", "replicates", "dtype"))
+    return {
+        "in_features": head.in_features,
+        "latents": head.likelihood.latents,
+        "likelihood": (type(head.likelihood).__name__, intercept(head)),
+        "replicates": head.replicates,
+        "dtype": head.log_alpha.dtype,
+    }
+
+
+def _brief(sizes: list[Any]) -> str:
+    return f"{len(sizes)} tensors, digest {crc32(repr(sizes).encode()):08x}"
+
+
+def _rows(t: Tensor, at: int) -> str:
+    """What rows are like, however many there are."""
+    return f"{t.dtype}, each of shape {tuple(t.shape[at + 1 :])}"
+
+
+def _given(weight: Tensor | None, n: int) -> bool | None:
+    return None if n == 0 else weight is not None
+
+
+def _zeros(t: Tensor, at: int) -> Tensor:
+    """One row where there was none."""
+    return t.new_zeros(*t.shape[:at], 1, *t.shape[at + 1 :])
+
+
+def _caught(run: Callable[[], object]) -> Exception | None:
+    """What `run` raises, to be raised when all ranks know of it."""
+    try:
+        run()
+    except Exception as error:
+        return error
+    return None
+
+
+def _device(group: Group) -> str:
+    """Where a backend wants its tensors."""
+    return "cuda" if dist.get_backend(group) == "nccl" else "cpu"

@@ -1,0 +1,397 @@
+"""Two processes against one: the same training, the same posterior, errors on both."""
+
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import time
+import traceback
+import warnings
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import multiprocessing, nn
+from torch.nn.parallel import DistributedDataParallel
+
+import scroll
+from scroll import ClassificationHead, CountHead, OrdinalHead, RegressionHead, checkpoint
+from scroll import distributed as ours
+
+ROOT = Path(__file__).parents[1]
+N, D, H, K, STEPS, FIRST = 60, 4, 6, 3, 12, 43  # of 60 rows the first rank has 43
+SHARDS = (slice(0, FIRST), slice(FIRST, N))
+
+HEADS = {
+    "full": partial(RegressionHead, H),
+    "diag": partial(RegressionHead, H, covariance="diag"),
+    "lowrank": partial(RegressionHead, H, covariance="lowrank", rank=2),
+    "outputs": partial(RegressionHead, H, 2),
+    "elbo": partial(RegressionHead, H, method="elbo"),
+    "ova": partial(ClassificationHead, H, K),
+    "gaussreg": partial(ClassificationHead, H, K, "gaussreg"),
+    "ordinal": partial(OrdinalHead, H, K),
+    "count": partial(CountHead, H),
+}
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def table(name):
+    x = torch.randn(N, D, generator=seeded())
+    real = torch.randn(N, 2, generator=seeded(1)) + x[:, :2]
+    if name in ("ova", "gaussreg", "ordinal", "count"):
+        return x, real[:, 0].abs().long().clamp(max=K - 1)
+    return x, real if name == "outputs" else real[:, 0]
+
+
+def model(name):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(D, H), nn.Tanh()), HEADS[name]()
+
+
+def batches():
+    """The rows of each step: of the sixth one rank has all, as of the last, which is one row."""
+    for step in range(STEPS):
+        rows = torch.randperm(N, generator=seeded(step))[:20]
+        yield rows[rows < FIRST] if step == 5 else rows[:1] if step == STEPS - 1 else rows
+
+
+def trained(loss, parts, choose):
+    sgd = torch.optim.SGD([p for p in parts.parameters() if p.requires_grad], 0.05, 0.9)
+    for rows in batches():  # not Adam, which would not tell a gradient from its double
+        sgd.zero_grad()
+        loss(*choose(rows)).sum().backward()
+        sgd.step()
+    return {k: v.detach() for k, v in parts.named_parameters()}
+
+
+def alone(name, weigh):
+    """In one process, by the head's own loss."""
+    (body, head), (x, y), w = model(name), table(name), weights() if weigh else None
+
+    def loss(rows):
+        return head.loss(body(x[rows]), y[rows], N, None if w is None else w[rows])
+
+    return trained(loss, nn.ModuleDict({"body": body, "head": head}), lambda rows: (rows,))
+
+
+def together(rank, name, weigh):
+    """The same with a shard a rank, under DDP."""
+    body, head = model(name)
+    shard = SHARDS[rank]
+    x, y, w = (t[shard] for t in (*table(name), weights()))
+    part = ours.Loss(body, head, ours.total(len(x)))
+
+    def choose(rows):
+        own = rows[(rows >= shard.start) & (rows < shard.stop)] - shard.start
+        return (x[own], y[own], w[own]) if weigh else (x[own], y[own])
+
+    return trained(DistributedDataParallel(part), part, choose)
+
+
+def weights():
+    w = torch.rand(N, generator=seeded(2)) + 0.5
+    return w / w.mean()
+
+
+def bound(refit, head, rows, y, how):
+    """A refit by tensors, by a stream or by weighted rows; what its posterior is."""
+    torch.manual_seed(0)
+    head = HEADS[head]()
+    psi = torch.randn(N, H, generator=seeded(3))[rows]
+    y = y[rows]
+    if how == "tensor":
+        given = (psi, y)
+    elif how == "stream":
+        given = (zip(psi.split(7), y.split(7), strict=True),) if len(y) else ([],)
+    else:
+        given = ([(psi, y, weights()[rows])],)
+    return described(refit(head, *given))
+
+
+def described(one):
+    cov = one.posterior.cov.quad(torch.eye(one.statistics.gram.shape[-1]))
+    return {"alpha": one.alpha, "noise": one.noise, "mean": one.posterior.mean, "cov": cov}
+
+
+REFITS = [(name, how) for name in HEADS for how in ("tensor", "stream", "weights")
+          if name in ("full", "outputs", "ova", "count") or how == "tensor"]  # fmt: skip
+TRAINED = [*((name, False) for name in HEADS if name != "gaussreg"), ("full", True)]
+
+
+def grown(rank):
+    """More rows later, on all ranks."""
+    psi, (_, y) = torch.randn(N, H, generator=seeded(3)), table("full")
+    early, late = slice(0, 30), slice(30, N)
+    torch.manual_seed(0)
+    head = HEADS["full"]()
+    one = ours.refit(head, psi[early][rank::2], y[early][rank::2])
+    return described(one.absorb(ours.statistics(head, psi[late][rank::2], y[late][rank::2])))
+
+
+# What is wrong, on one rank or on both. Each is a function of the rank.
+
+
+def loss_of(rank, *, features=H, classes=K, dtype=torch.float64, total=N, method="scroll"):
+    body = nn.Linear(D, features, dtype=dtype)
+    if method != "scroll":
+        return ours.Loss(body, RegressionHead(features, method=method), total)
+    return ours.Loss(body, ClassificationHead(features, classes).to(dtype), total)
+
+
+def step(rank, x=None, y=None, **how):
+    good = torch.zeros(5, D), torch.zeros(5, dtype=torch.long)
+    loss_of(rank, **how)(good[0] if x is None else x, good[1] if y is None else y)
+
+
+def refitted(rank, width=H, rows=5, classes=K, dtype=torch.float64, last=0.0, same=True):
+    torch.manual_seed(0 if same else rank)
+    psi = torch.randn(rows, width, dtype=dtype) + last
+    y = torch.arange(rows) % classes
+    ours.refit(ClassificationHead(width, classes), psi, y)
+
+
+def missing_total(rank):
+    RegressionHead(H).loss(torch.ones(5, H), torch.ones(5))
+
+
+def half_a_checkpoint(rank, folder="."):
+    adam = torch.optim.Adam([nn.Parameter(torch.zeros(2))])
+    path = Path(folder) / f"rank{rank}.safetensors"
+    checkpoint.save(path, 7, adam=adam)  # only the first rank writes
+    checkpoint.resume(path, adam=adam)
+
+
+NAN = torch.full((5, D), torch.nan, dtype=torch.float64)
+WRONG = {
+    "features": (lambda r: loss_of(r, features=H - r), "`in_features` must be the same on every "
+        "rank, but got 6 on rank 0, 5 on rank 1. Give every rank"),
+    "classes": (lambda r: loss_of(r, classes=K + r), "`latents` must be the same"),
+    "dtype": (lambda r: loss_of(r, dtype=(torch.float64, torch.float32)[r]),
+        "`dtype` must be the same on every rank, but got torch.float64 on rank 0, torch.float32"),
+    "totals": (lambda r: loss_of(r, total=FIRST + r), "`total` must be the same on every rank"),
+    "no total": (lambda r: loss_of(r, total=None), "`total` must be the number of training rows"),
+    "no total on one": (lambda r: loss_of(r, total=(N, None)[r]), "`total` must be the number"),
+    "total of one shard": (lambda r: step(r, total=9), "`total` must be at least the 10 rows that"),
+    "bound": (lambda r: loss_of(r, method="loo"), "`method` must train on a part of the rows"),
+    "no head": (lambda r: ours.Loss(nn.Identity(), nn.Identity(), 5), "`head` must be a scroll"),
+    "rows": (lambda r: ours.total(5 - 6 * r), "`rows` must be a number of rows, zero or more"),
+    "width": (lambda r: step(r, torch.zeros(5, D + r)), "`x` must be the same on every rank, but "
+        "got torch.float64, each of shape (4,) on rank 0, torch.float64, each of shape (5,)"),
+    "kind": (lambda r: step(r, None, torch.zeros(5, dtype=(torch.long, torch.int32)[r])),
+        "`y` must be the same on every rank"),
+    "nan": (lambda r: step(r, NAN if r else None), "`psi` must be finite, but got 30 NaN"),
+    "label": (lambda r: step(r, None, torch.full((5,), 2 + r)), "`y` must hold labels 0..2"),
+    "nothing": (lambda r: step(r, torch.zeros(0, D), torch.zeros(0, dtype=torch.long)),
+        "`x` must hold a row on some rank, but got none"),
+    "missing": (missing_total, "Pass total=scroll.distributed.total(len(shard))"),
+    "refit: features": (lambda r: refitted(r, width=H + r), "`in_features` must be the same"),
+    "refit: classes": (lambda r: refitted(r, classes=K + r), "`latents` must be the same"),
+    "refit: dtype": (lambda r: refitted(r, dtype=(torch.float64, torch.float32)[r]),
+        "`dtype of psi` must be the same on every rank"),
+    "refit: nan": (lambda r: refitted(r, last=(0.0, torch.nan)[r]), "`psi` must be finite"),
+    "refit: heads": (lambda r: refitted(r, same=False), "`head` must have the same parameters"),
+    "refit: nothing": (lambda r: ours.refit(model("full")[1], []), "`features` must give at least"),
+    "checkpoint": (half_a_checkpoint, "got step 7 on rank 0, step 0 on rank 1"),
+}  # fmt: skip
+
+
+def said(run, rank):
+    try:
+        run(rank)
+    except Exception as error:
+        return str(error)
+    return "nothing"
+
+
+def live(rank, folder, told):
+    """A rank that goes through everything, and tells what came of it."""
+    warnings.simplefilter("error")
+    torch.set_default_dtype(torch.float64)
+    torch.set_num_threads(1)
+    os.chdir(folder)
+    try:
+        dist.init_process_group(
+            "gloo", f"file://{folder}/meet", timedelta(seconds=60), world_size=2, rank=rank
+        )
+        found = {f"train {n} {w}": together(rank, n, w) for n, w in TRAINED}
+        for name, how in REFITS:
+            y, rows = table(name)[1], SHARDS[rank]
+            found[f"refit {name} {how}"] = bound(ours.refit, name, rows, y, how)
+        everything = (slice(0, 0), slice(0, N))[rank]
+        found["empty"] = bound(ours.refit, "full", everything, table("full")[1], "stream")
+        found["grown"] = grown(rank)
+        found["wrong"] = {name: said(run, rank) for name, (run, _) in WRONG.items()}
+        dist.destroy_process_group()
+        torch.save(found, f"{folder}/{rank}.pt")
+    except Exception:
+        told.put(traceback.format_exc())
+        raise
+
+
+@pytest.fixture
+def ranks(tmp_path):
+    """What two ranks have found."""
+    context = multiprocessing.get_context("spawn")
+    told = context.SimpleQueue()
+    both = [context.Process(target=live, args=(r, str(tmp_path), told)) for r in range(2)]
+    for one in both:
+        one.start()
+    until = time.monotonic() + 120
+    for one in both:
+        one.join(max(0.0, until - time.monotonic()))
+    hung = [one for one in both if one.is_alive()]
+    for one in hung:
+        one.kill()
+        one.join()
+    assert not hung, "a rank waits for ever"
+    assert [one.exitcode for one in both] == [0, 0], told.get()
+    return [torch.load(tmp_path / f"{r}.pt") for r in range(2)]
+
+
+def alike(ours, theirs, tolerance):
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        torch.testing.assert_close(value, theirs[name], rtol=tolerance, atol=tolerance, msg=name)
+
+
+def test_two_ranks_are_one_process(ranks):
+    """One test, as the ranks take their time to start."""
+    for name, weigh in TRAINED:
+        first, second = (found[f"train {name} {weigh}"] for found in ranks)
+        alike(first, second, 0)
+        alike(first, alone(name, weigh), 1e-9)
+    for name, how in REFITS:
+        first, second = (found[f"refit {name} {how}"] for found in ranks)
+        alike(first, second, 0)
+        alike(first, bound(scroll.refit, name, slice(0, N), table(name)[1], how), 1e-9)
+    whole = bound(scroll.refit, "full", slice(0, N), table("full")[1], "tensor")
+    for found in ranks:
+        alike(found["empty"], whole, 1e-9)
+        alike(found["grown"], whole, 1e-9)
+        for name, (_, want) in WRONG.items():
+            assert want in found["wrong"][name], name
+
+
+def test_one_process_needs_no_group():
+    assert ours.ranks() == 1
+    assert ours.total(7) == 7
+    body, head = model("full")
+    x, y = table("full")
+    assert ours.Loss(body, head, N)(x, y) == head.loss(body(x), y, N)
+    with pytest.raises(ValueError, match="`rows` must be a number of rows"):
+        ours.total(-1)
+    with pytest.raises(ValueError, match="`features` must give at least one batch on some rank"):
+        ours.refit(head, [])
+
+
+def test_a_checkpoint_gives_back_everything(tmp_path):
+    def made():
+        body, head = model("full")
+        some = [{"params": body.parameters(), "lr": 0.1}, {"params": [head.mean]}]
+        adam = torch.optim.AdamW(some)
+        return ours.Loss(body, head, N), adam, torch.optim.lr_scheduler.CosineAnnealingLR(adam, 30)
+
+    def go(loss, adam, pace, steps):
+        for _ in range(steps):
+            adam.zero_grad()
+            loss(*table("full")).backward()
+            adam.step()
+            pace.step()
+        return dict(loss.named_parameters())
+
+    path = tmp_path / "run.safetensors"
+    straight = go(*made(), 20)
+    loss, adam, pace = made()
+    assert checkpoint.resume(path, loss=loss, adam=adam, pace=pace) == 0
+    go(loss, adam, pace, 12)
+    checkpoint.save(path, 12, loss=loss, adam=adam, pace=pace)
+    go(loss, adam, pace, 3)  # what is lost when it dies
+    loss, adam, pace = made()
+    assert checkpoint.resume(path, loss=loss, adam=adam, pace=pace) == 12
+    alike(go(loss, adam, pace, 8), straight, 0)
+    assert [p.name for p in tmp_path.iterdir()] == ["run.safetensors"]
+
+
+def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):
+    path = tmp_path / "run.safetensors"
+    path.write_bytes(b"torn")
+    with pytest.raises(ValueError, match="must be a checkpoint of scroll, but got something else"):
+        checkpoint.resume(path, head=RegressionHead(2))
+    checkpoint.save(path, 3, head=RegressionHead(2))
+    with pytest.raises(ValueError, match=r"must fit this head, but got .*size mismatch"):
+        checkpoint.resume(path, head=RegressionHead(3))
+    with pytest.raises(ValueError, match="must hold"):
+        checkpoint.resume(path, body=RegressionHead(2))
+    odd = nn.Module()
+    odd.state_dict = lambda: {"what": object()}
+    with pytest.raises(TypeError, match="must be a tensor or plain to be saved, but got object"):
+        checkpoint.save(path, 4, odd=odd)
+    assert checkpoint.resume(path, head=RegressionHead(2)) == 3  # still there
+
+
+# torchrun, a rank that is killed, and the next run.
+
+
+def launched(folder, *words):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone",
+               "--nproc-per-node", "2", str(ROOT / "examples/distributed.py"), *words]  # fmt: skip
+    return subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True,
+    )  # fmt: skip
+
+
+def finished(process):
+    """Its output; whatever happens, none of it goes on."""
+    try:
+        return process.communicate(timeout=100)[0]
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+def second_rank(process):
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    for child in children:
+        if b"\0RANK=1\0" in Path(f"/proc/{child}/environ").read_bytes():
+            return int(child)
+    raise AssertionError(children)
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs Linux's /proc")
+def test_a_rank_that_dies_stops_the_run_and_the_next_one_goes_on(tmp_path, monkeypatch, capsys):
+    first = launched(tmp_path, "--steps", "1000000")
+    until = time.monotonic() + 60
+    while not (tmp_path / "diabetes.safetensors").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    os.kill(second_rank(first), signal.SIGKILL)
+    told = finished(first)
+    assert first.returncode != 0
+    assert "Signal 9 (SIGKILL)" in told
+    second = launched(tmp_path, "--steps", "250")
+    told = finished(second)
+    assert second.returncode == 0, told
+    start = int(told.split("2 ranks, 342 rows, from step ")[1].split()[0])
+    assert 0 < start < 250
+    torch.set_default_dtype(torch.float32)
+    (tmp_path / "calm").mkdir()
+    monkeypatch.chdir(tmp_path / "calm")
+    monkeypatch.setattr(sys, "argv", ["distributed.py", "--steps", "250"])
+    runpy.run_path(str(ROOT / "examples/distributed.py"), run_name="__main__")
+    calm = capsys.readouterr().out
+    assert "1 ranks, 342 rows, from step 0" in calm
+    assert scores(told) == pytest.approx(scores(calm), abs=1e-8)
+
+
+def scores(told):
+    words = told.split("test NLL ")[1].replace(",", "").split()
+    return float(words[0]), float(words[2])
