@@ -8,16 +8,14 @@ route and of the best of free, closed and hybrid (which the choices were made by
 on the test rows. `docs/recipe.md` has the table.
 """
 
-import argparse
-import json
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+import variants
 from scroll import RegressionHead, refit
 from scroll.bench import datasets
 from scroll.bench.protocol import folds
@@ -75,7 +73,7 @@ def rows_of(name: str, device: torch.device) -> tuple[list[Rows], torch.Tensor, 
     return rows, torch.stack(spread).to(device), encoder
 
 
-def measured(name: str, wavy: bool, change: dict[str, Any], device: torch.device) -> dict[str, Any]:
+def measured(name: str, shape: str, change: dict[str, Any], device: torch.device) -> dict[str, Any]:
     """Mean NLL over the seeds, in the target's own units."""
     (rows, held, test), spread, encoder = rows_of(name, device)
     change = dict(change)
@@ -86,7 +84,7 @@ def measured(name: str, wavy: bool, change: dict[str, Any], device: torch.device
 
     def make(lead: tuple[int, ...]) -> Network:
         return Network(
-            Tabular(encoder.plain, encoder.ranked, wavy=wavy, replicates=lead, **body),
+            Tabular(encoder.plain, encoder.ranked, wavy=shape == "waves", replicates=lead, **body),
             RegressionHead(width, floor=1e-6, noise=0.5, replicates=lead, **head),
         )
 
@@ -129,29 +127,6 @@ def measured(name: str, wavy: bool, change: dict[str, Any], device: torch.device
     }
 
 
-def main() -> None:
-    """Run what was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--sets", default=",".join(datasets.UCI))
-    parser.add_argument("--body", default="smooth,waves")
-    parser.add_argument("--only", default="")
-    parser.add_argument("--into", type=Path)
-    given = parser.parse_args()
-    np.seterr(all="raise")
-    for body in given.body.split(","):
-        changes = CHANGES | (WAVES if body == "waves" else {})
-        for label, change in changes.items():
-            if given.only and label not in given.only.split(","):
-                continue
-            for name in given.sets.split(","):
-                found = measured(name, body == "waves", change, torch.device(given.device))
-                line = json.dumps({"body": body, "change": label, **found})
-                print(line, flush=True)
-                if given.into:
-                    with given.into.open("a") as file:
-                        file.write(line + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    np.seterr(all="raise")
+    variants.run(__doc__, {"smooth": CHANGES, "waves": CHANGES | WAVES}, datasets.UCI, measured)

@@ -7,16 +7,14 @@ FILE, a line a data set: mean NLL on the validation rows, which no network has s
 networks and of the mixtures that several bodies may share. `docs/recipe.md` has the table.
 """
 
-import argparse
-import json
 from dataclasses import replace
-from pathlib import Path
 from statistics import fmean
 
 import numpy as np
 import torch
 from torch import Tensor
 
+import variants
 from scroll.bench import datasets
 from scroll.bench.protocol import folds
 from scroll.estimators.crossing import cross
@@ -86,7 +84,7 @@ def mixture(found: dict, data: Data, bodies: tuple[str, ...], sharp: bool) -> Te
     return ((1 - share) * new.exp() + share * often).log()
 
 
-def measured(name: str, device: torch.device) -> dict[str, float]:
+def measured(name: str, _: str, __: None, device: torch.device) -> dict[str, object]:
     """Mean NLL over the seeds of every choice."""
     each: dict[str, list[float]] = {}
     for seed in SEEDS:
@@ -97,23 +95,9 @@ def measured(name: str, device: torch.device) -> dict[str, float]:
             for sharp in (False, True):
                 line = each.setdefault(label + "; power" * sharp, [])
                 line.append(nll(mixture(found, data, bodies, sharp), y))
-    return {label: round(fmean(values), 4) for label, values in each.items()}
-
-
-def main() -> None:
-    """Run what was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--sets", default=",".join(datasets.LABELLED))
-    parser.add_argument("--into", type=Path)
-    given = parser.parse_args()
-    for name in given.sets.split(","):
-        line = json.dumps({"set": name, "nll": measured(name, torch.device(given.device))})
-        print(line, flush=True)
-        if given.into:
-            with given.into.open("a") as file:
-                file.write(line + "\n")
+    means = {label: round(fmean(values), 4) for label, values in each.items()}
+    return {"set": name, "nll": means}
 
 
 if __name__ == "__main__":
-    main()
+    variants.run(__doc__, {"all": {"folds": None}}, datasets.LABELLED, measured)

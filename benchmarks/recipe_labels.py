@@ -1,6 +1,6 @@
 """What the recipe for labels was chosen by: changes to that for numbers, on seeds 0-4 only.
 
-    python benchmarks/recipe_labels.py [--device cuda] [--sets pima,blood] [--only "Full"]
+    python benchmarks/recipe_labels.py [--device cuda] [--sets pima,blood] [--only Full]
         [--into results/recipe/labels.jsonl]
 
 Three networks a split, all as one stack. Printed and appended, a line a data set: NLL on the
@@ -8,16 +8,14 @@ validation rows (which the choices were made by) and on the test rows, the mean 
 networks and the mixture of the three. `docs/recipe.md` has the table.
 """
 
-import argparse
-import json
 import time
 from dataclasses import replace
 from math import log
-from pathlib import Path
 from typing import Any
 
 import torch
 
+import variants
 from scroll.bench import datasets
 from scroll.bench.protocol import folds
 from scroll.bodies import Tabular
@@ -71,7 +69,7 @@ def rows_of(name: str, device: torch.device) -> tuple[list[Rows], Encoder]:
     return rows, encoder
 
 
-def measured(name: str, wavy: bool, change: dict[str, Any], device: torch.device) -> dict[str, Any]:
+def measured(name: str, shape: str, change: dict[str, Any], device: torch.device) -> dict[str, Any]:
     """Mean NLL over the seeds."""
     (rows, held, test), encoder = rows_of(name, device)
     change, classes = dict(change), datasets.SETS[name].classes
@@ -81,7 +79,9 @@ def measured(name: str, wavy: bool, change: dict[str, Any], device: torch.device
 
     def make(lead: tuple[int, ...]) -> Network:
         return Network(
-            Tabular(encoder.plain, encoder.ranked, WIDTH, wavy=wavy, replicates=lead, **body),
+            Tabular(
+                encoder.plain, encoder.ranked, WIDTH, wavy=shape == "waves", replicates=lead, **body
+            ),
             ClassificationHead(WIDTH, classes, kind, covariance, floor=1e-6, replicates=lead),
         )
 
@@ -100,27 +100,5 @@ def measured(name: str, wavy: bool, change: dict[str, Any], device: torch.device
     return {"set": name} | found | spent
 
 
-def main() -> None:
-    """Run what was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--sets", default=",".join(datasets.LABELLED))
-    parser.add_argument("--body", default="smooth,waves")
-    parser.add_argument("--only", default="")
-    parser.add_argument("--into", type=Path)
-    given = parser.parse_args()
-    for body in given.body.split(","):
-        for label, change in CHANGES[body].items():
-            if given.only and label != given.only:
-                continue
-            for name in given.sets.split(","):
-                found = measured(name, body == "waves", change, torch.device(given.device))
-                line = json.dumps({"body": body, "change": label, **found})
-                print(line, flush=True)
-                if given.into:
-                    with given.into.open("a") as file:
-                        file.write(line + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    variants.run(__doc__, CHANGES, datasets.LABELLED, measured)

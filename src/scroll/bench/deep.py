@@ -1,0 +1,230 @@
+"""A deep network trained through each head: the recipe of the paper's appendix, on one GPU.
+
+SGD for the network and Adam for the head, as a user would write it. A step is one program:
+on a GPU it is captured once and replayed.
+"""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from math import cos, inf, pi
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..checks import unchecked
+from ..head import Head
+from ..heads import ClassificationHead, RegressionHead
+from .images import Pictures, augmented, moments, scaled
+from .references import MeanVariance
+from .softmax import Softmax, VariationalSoftmax
+
+SCALE = 1.005  # of the probit, as in the other tables
+
+
+@dataclass(frozen=True)
+class Course:
+    """How to train. The defaults are the paper's."""
+
+    epochs: int = 80
+    patience: int = 20
+    batch: int = 128
+    lr: float = 0.1
+    head_lr: float = 1e-3
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    frozen: bool = False  # train the head alone
+    prior_every: int = 16  # steps; the prior then counts so often at once
+    compile: bool = True
+
+
+MakeHead = Callable[[int, int, int], nn.Module]  # of features, outputs and training rows
+
+
+def _ova(covariance: str) -> MakeHead:
+    return lambda h, k, n: ClassificationHead(h, k, "ova", covariance, scale=SCALE)
+
+
+def _least_squares(covariance: str) -> MakeHead:
+    return lambda h, k, n: ClassificationHead(h, k, "gaussreg", covariance)
+
+
+def _normal(covariance: str, beta: float = 0.0) -> MakeHead:
+    return lambda h, k, n: RegressionHead(h, covariance=covariance, beta=beta)
+
+
+def _vbll(h: int, k: int, n: int) -> nn.Module:
+    head = VariationalSoftmax(h, k)
+    head.weight.fill_(1 / n)
+    return head
+
+
+LABELS: dict[str, MakeHead] = {
+    "ova-none": _ova("none"),
+    "ova-diag": _ova("diag"),
+    "ova-full": _ova("full"),
+    "gaussreg-none": _least_squares("none"),
+    "gaussreg-diag": _least_squares("diag"),
+    "softmax": lambda h, k, n: Softmax(h, k),
+    "vbll-softmax": _vbll,
+}
+NUMBERS: dict[str, MakeHead] = {
+    "scroll-full": _normal("full"),
+    "scroll-diag": _normal("diag"),
+    "scroll-none": _normal("none"),
+    "scroll-full-beta": _normal("full", 0.5),
+    "scroll-diag-beta": _normal("diag", 0.5),
+    "mvn": lambda h, k, n: MeanVariance(h),
+    "map": lambda h, k, n: RegressionHead(h, covariance="none", method="map"),
+}
+
+
+class Fitted:
+    """A trained network: its body, its head and how its pictures are scaled."""
+
+    def __init__(self, body: nn.Module, head: nn.Module, scale: tuple[Tensor, Tensor]):
+        self.body, self.head, self.scale = body, head, scale
+        self.epoch, self.score = 0, inf
+
+    @torch.no_grad()
+    def features(self, x: Tensor, size: int = 1000) -> Tensor:
+        """psi (N, H) of pictures."""
+        self.body.eval()
+        with torch.autocast(x.device.type, torch.bfloat16):
+            return torch.cat(
+                [self.body(scaled(part, self.scale)).float() for part in x.split(size)]
+            )
+
+    @torch.no_grad()
+    def nll(self, held: Pictures) -> float:
+        """The mean of -log p over pictures."""
+        return -float(self.head(self.features(held.x)).log_prob(held.y).mean())
+
+
+def fit(
+    body: nn.Module,
+    head: nn.Module,
+    train: Pictures,
+    held: Pictures,
+    course: Course,
+    watch: Callable[[int, float], None] = lambda epoch, score: None,
+) -> Fitted:
+    """Train body and head, and keep both as they were when held-out pictures scored best."""
+    layout: Any = {"memory_format": torch.channels_last}
+    mean, std = getattr(body, "scale", None) or moments(train.x)  # a trained one has its own
+    now = Fitted(body.to(**layout), head, (mean.to(train.x.device), std.to(train.x.device)))
+    step = Step(now, train, course)
+    best, since = None, 0
+    for epoch in range(course.epochs):
+        body.train(not course.frozen)
+        head.train()
+        order = torch.randperm(len(train.y), device=train.x.device)
+        batches = order[: len(order) - len(order) % course.batch].split(course.batch)
+        for i, index in enumerate(batches):
+            step(index, (epoch + i / len(batches)) / course.epochs)
+        score = _score(now, held)
+        watch(epoch, score)
+        since += 1
+        if score < now.score:
+            now.score, now.epoch, since = score, epoch, 0
+            best = deepcopy((body.state_dict(), head.state_dict()))
+        if since >= course.patience:
+            break
+    if best is not None:  # else nothing was ever finite: as it is
+        body.load_state_dict(best[0])
+        head.load_state_dict(best[1])
+    head.eval()
+    return now
+
+
+@torch.no_grad()
+def _score(now: Fitted, held: Pictures) -> float:
+    """What is to be least on held-out pictures; of MAP, which has no density yet, an error."""
+    head: Any = now.head
+    head.eval()
+    if getattr(head, "method", "") == "map":  # its noise is set afterwards
+        error = head(now.features(held.x)).mean - held.y
+        return float(error.square().mean())
+    return now.nll(held)
+
+
+class Step:
+    """One step of both optimisers on the pictures at an index.
+
+    On a GPU what happens is recorded after a few steps and replayed from then on: hundreds of
+    small kernels are then launched as one.
+    """
+
+    def __init__(self, now: Fitted, rows: Pictures, course: Course):
+        device = rows.x.device
+        self.now, self.rows, self.course = now, rows, course
+        self.rate = torch.tensor(course.lr, device=device)
+        fused = device.type == "cuda"
+        self.optimisers: list[torch.optim.Optimizer] = [
+            torch.optim.Adam(now.head.parameters(), course.head_lr, fused=fused, capturable=fused)
+        ]
+        if not course.frozen:
+            self.optimisers.append(
+                torch.optim.SGD(
+                    now.body.parameters(),
+                    self.rate,
+                    course.momentum,
+                    weight_decay=course.weight_decay,
+                    nesterov=True,
+                    fused=fused,
+                )
+            )
+        self.loss = torch.compile(self._loss) if course.compile else self._loss
+        self.index = torch.zeros(course.batch, dtype=torch.long, device=device)
+        self.calls = 0
+        self.graphs: dict[float, Any] = {}
+
+    def __call__(self, index: Tensor, done: float) -> None:
+        """A step, when a share `done` of all steps has been done."""
+        self.rate.fill_(self.course.lr * (1 + cos(pi * done)) / 2)
+        self.index.copy_(index)
+        every = self.course.prior_every if isinstance(self.now.head, Head) else 1
+        self._run(float(every) if self.calls % every == 0 else 0.0)
+        self.calls += 1
+
+    def _run(self, prior: float) -> None:
+        """A step in which the prior counts so often."""
+        if self.index.device.type != "cuda":
+            self._step(prior)
+            return
+        if self.calls < 5:  # libraries choose their kernels, optimisers make their state
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                self._step(prior)
+            torch.cuda.current_stream().wait_stream(side)
+            return
+        if prior not in self.graphs:
+            self.graphs[prior] = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graphs[prior]):
+                self._step(prior)
+        self.graphs[prior].replay()
+
+    def _step(self, prior: float) -> None:
+        for optimiser in self.optimisers:
+            optimiser.zero_grad(set_to_none=True)
+        x = scaled(augmented(self.rows.x[self.index]), self.now.scale)
+        with unchecked():
+            self.loss(x, self.rows.y[self.index], prior).backward()
+        for optimiser in self.optimisers:
+            optimiser.step()
+
+    def _loss(self, x: Tensor, y: Tensor, prior: float) -> Tensor:
+        head: Any = self.now.head
+        with (
+            torch.autocast(x.device.type, torch.bfloat16),
+            torch.set_grad_enabled(not self.course.frozen),
+        ):
+            psi = self.now.body(x)
+        if not isinstance(head, Head):
+            return head.loss(psi.float(), y, total=len(self.rows.y))
+        # the paper's form: a mean over rows and outputs alike, and the prior over rows alone
+        outputs = head.likelihood.latents
+        loss = head.loss(psi.float(), y, total=len(self.rows.y), prior=prior * outputs)
+        return loss / outputs

@@ -1,0 +1,221 @@
+"""The tables of networks that are trained through, by name."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import interpolate
+
+from ..checks import must, one_of
+from . import vision
+from .deep import LABELS, NUMBERS
+from .embeddings import lite0
+from .index import Values
+from .records import Record, load
+from .tables import Block, Label, Table, table
+from .vision import CONDITIONS, Unit
+
+SEEDS = (0, 1, 2)
+CIFAR = {
+    "OvA-None": "ova-none",
+    "OvA-Diag": "ova-diag",
+    "OvA-Full": "ova-full",
+    "GaussReg-None": "gaussreg-none",
+    "GaussReg-Diag": "gaussreg-diag",
+    "CE-softmax": "softmax",
+    "VBLL": "vbll-softmax",
+    "Laplace-LL": "softmax-laplace",
+}
+FACES = {
+    "SCROLL-Full": "scroll-full",
+    "SCROLL-Diag": "scroll-diag",
+    "SCROLL-None": "scroll-none",
+    "SCROLL-Full-beta": "scroll-full-beta",
+    "SCROLL-Diag-beta": "scroll-diag-beta",
+    "MVN (beta-NLL)": "mvn",
+    "MAP": "map",
+}
+TITLES = {"scratch": "from scratch", "frozen": "frozen", "tuned": "fine-tuned"}
+
+
+@dataclass(frozen=True)
+class EndToEnd:
+    """A table whose every row is a network of its own.
+
+    Args:
+        about: it, in a line.
+        set: of the pictures.
+        methods: that can be trained.
+        conditions: how bodies start.
+        tables: made of records and of the folder that holds them.
+    """
+
+    about: str
+    set: str
+    methods: tuple[str, ...]
+    conditions: tuple[str, ...]
+    tables: Callable[[Sequence[Record], Path, Sequence[int]], list[Table]]
+
+    def units(self, methods: Sequence[str] | None, seeds: Sequence[int] | None) -> list[Unit]:
+        """What is to be trained for some methods and seeds, or for all."""
+        for method in methods or ():
+            one_of("methods", method, self.methods)
+        some = [m for m in self.methods if methods is None or m in methods]
+        return list(vision.units(self.set, some, list(seeds or SEEDS), list(self.conditions)))
+
+
+def train(
+    name: str,
+    results: Path,
+    methods: Sequence[str] | None,
+    seeds: Sequence[int] | None,
+    data: str | Path | None,
+    device: torch.device,
+    say: Callable[[str], object],
+) -> None:
+    """Train what the records lack."""
+    from .datasets import searched
+
+    must(
+        device.type == "cuda",
+        "device",
+        "be cuda for networks of this size",
+        str(device),
+        "With --tables nothing is trained: the records are there.",
+    )
+    torch.set_float32_matmul_precision("high")
+    which = END_TO_END[name].units(methods, seeds)
+    vision.run(which, results, searched(data), device, say, _pretrained)
+
+
+def _pretrained(condition: str) -> Callable[[], nn.Module] | None:
+    """The body that a condition starts from; None is one from scratch."""
+    return None if condition == "scratch" else Lite
+
+
+class Lite(nn.Module):
+    """EfficientNet-Lite0 as ImageNet left it, pooled, on pictures made 128 pixels wide."""
+
+    features = 1280
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = lite0()
+        self.scale = torch.full((3,), 127 / 255), torch.full((3,), 128 / 255)
+
+    def forward(self, x: Tensor) -> Tensor:
+        large = interpolate(x, size=128, mode="bilinear", align_corners=False)
+        out: Tensor = self.network.extract_features(large)
+        return out.mean((-2, -1))
+
+
+def shown(name: str, results: Path, seeds: Sequence[int] | None) -> list[Table]:
+    """Its tables."""
+    of = END_TO_END[name]
+    mine = [r for r in load(results).records if r["fit"]["set"] == of.set]
+    return of.tables(mine, results, seeds or SEEDS)
+
+
+def _values(
+    records: Iterable[Record], method: str, metric: str, seeds: Sequence[int], **where: Any
+) -> Values:
+    """A metric by seed."""
+    return {
+        r["fit"]["seed"]: r["metrics"][metric]
+        for r in records
+        if r["fit"]["method"] == method
+        and r["fit"]["seed"] in seeds
+        and metric in r["metrics"]
+        and all(r["fit"].get(k) == v for k, v in where.items())
+    }
+
+
+def cifar(records: Sequence[Record], results: Path, seeds: Sequence[int]) -> list[Table]:
+    """Heads, both kinds of temperature, and networks averaged over seeds."""
+    columns = {"NLL": "nll", "Accuracy": "accuracy", "ECE": "ece"}
+
+    def line(method: str, suffix: str = "") -> Mapping[str, Values]:
+        return {
+            column: _values(records, method, metric + suffix, seeds)
+            for column, metric in columns.items()
+        }
+
+    scaled = {"OvA-None": "ova-none", "OvA-Diag": "ova-diag", "CE-softmax": "softmax"}
+    blocks = [
+        Block({label: line(method) for label, method in CIFAR.items()}),
+        Block({f"{label} (T*)": line(m, "_oracle") for label, m in scaled.items()}, None),
+        Block({f"{label} (T held out)": line(m, "_held") for label, m in scaled.items()}, None),
+        Block(
+            {
+                f"{label} (ens.)": ensemble(results, method, seeds, columns)
+                for label, method in CIFAR.items()
+                if method in vision.KEPT
+            },
+            None,
+        ),
+    ]
+    title = (
+        "CIFAR-10 with a ResNet-18 from scratch, mean and standard error over seeds; T* is the "
+        "best temperature on the test pictures themselves"
+    )
+    found = table(
+        "appendix_cifar", title, tuple(columns), blocks, show_se=True, greatest=("Accuracy",)
+    )
+    return [found]
+
+
+def ensemble(
+    results: Path, method: str, seeds: Sequence[int], columns: Mapping[str, str]
+) -> dict[str, Values]:
+    """Metrics of the mean of what the seeds' networks say of the test pictures."""
+    files = [vision.kept_at(results, "cifar10", method, seed) for seed in seeds]
+    read = [np.load(file) for file in files if file.exists()]
+    if len(read) < 2:
+        return {}
+    log_probs = torch.stack([torch.from_numpy(z["log_probs"]).double() for z in read])
+    mixed = log_probs.log_softmax(-1).logsumexp(0).log_softmax(-1)
+    found = vision.metrics(mixed, torch.from_numpy(read[0]["labels"]).long())
+    return {column: {seeds[0]: found[metric]} for column, metric in columns.items()}
+
+
+def faces(records: Sequence[Record], results: Path, seeds: Sequence[int]) -> list[Table]:
+    """NLL and RMSE of each head, by how its body started."""
+    named = {
+        f"{TITLES[condition]} {metric.upper()}": (condition, metric)
+        for condition in CONDITIONS
+        for metric in ("nll", "rmse")
+    }
+    rows: dict[Label, Mapping[str, Values]] = {
+        label: {
+            column: _values(
+                records, method, metric, seeds,
+                condition=None if condition == "scratch" else condition,
+            )
+            for column, (condition, metric) in named.items()
+        }
+        for label, method in FACES.items()
+    }  # fmt: skip
+    title = "UTKFace, age in years at 64 pixels: ResNet-18 from scratch, EfficientNet-Lite0 else"
+    return [table("appendix_utkface_e2e", title, tuple(named), [Block(rows)], show_se=True)]
+
+
+END_TO_END = {
+    "cifar": EndToEnd(
+        "CIFAR-10 with a ResNet-18 trained through each head",
+        "cifar10",
+        tuple(LABELS),
+        ("scratch",),
+        cifar,
+    ),
+    "utkface-e2e": EndToEnd(
+        "UTKFace with a deep body: from scratch, frozen, fine-tuned",
+        "faces",
+        tuple(NUMBERS),
+        tuple(CONDITIONS),
+        faces,
+    ),
+}

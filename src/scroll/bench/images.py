@@ -1,0 +1,100 @@
+"""Pictures as bytes, with what is to be predicted from them, and their augmentation."""
+
+import io
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from ..checks import must, refusal
+
+SHIFT = 4  # pixels by which a crop may be off, each way
+
+
+class Pictures(NamedTuple):
+    """Pictures (N, 3, S, S) as bytes, and labels or numbers (N,)."""
+
+    x: Tensor
+    y: Tensor
+
+    def take(self, index: Tensor) -> "Pictures":
+        """Some of them."""
+        return Pictures(self.x[index], self.y[index])
+
+
+def cifar(places: Sequence[Path]) -> tuple[Pictures, Pictures]:
+    """The 50,000 and the 10,000 pictures of CIFAR-10, from cifar10.npz."""
+    z = np.load(_found(places, "cifar10.npz", "Make it with get_cifar10.py."))
+    train, test = ((z[f"x_{part}"], z[f"y_{part}"]) for part in ("train", "test"))
+    first, second = (
+        Pictures(torch.from_numpy(x).permute(0, 3, 1, 2).contiguous(), torch.from_numpy(y).long())
+        for x, y in (train, test)
+    )
+    return first, second
+
+
+def faces(places: Sequence[Path]) -> Pictures:
+    """UTKFace at 64 pixels with ages, from utkface64.npz."""
+    z = np.load(_found(places, "utkface64.npz", "It holds the faces as JPEG files."))
+    offset, jpeg = z["offset"], z["jpeg"].tobytes()
+    files = (jpeg[a:b] for a, b in pairwise(offset))
+    x = np.stack([decoded(file, f"face {i}") for i, file in enumerate(files)])
+    return Pictures(torch.from_numpy(x).permute(0, 3, 1, 2).contiguous(), _numbers(z["age"]))
+
+
+def decoded(file: bytes, name: str) -> "np.ndarray":
+    """An encoded picture as bytes (S, S, 3)."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        return np.asarray(Image.open(io.BytesIO(file)).convert("RGB"))
+    except (UnidentifiedImageError, OSError) as error:
+        raise refusal(name, "be a whole picture", error, "Fetch its file again.") from error
+
+
+def split(pictures: Pictures, *counts: int, seed: int) -> list[Pictures]:
+    """Parts of so many pictures each, by chance."""
+    g = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(pictures.y), generator=g)
+    return [pictures.take(some) for some in order[: sum(counts)].split(counts)]
+
+
+def scaled(x: Tensor, moments: tuple[Tensor, Tensor]) -> Tensor:
+    """Bytes as numbers of mean zero and unit spread, by channel."""
+    mean, std = (m.view(3, 1, 1) for m in moments)
+    return (x.float() / 255 - mean) / std
+
+
+def moments(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and spread of each channel, of bytes as numbers from 0 to 1."""
+    each = x[:5000].float() / 255
+    return each.mean((0, 2, 3)), each.std((0, 2, 3))
+
+
+def augmented(x: Tensor, shift: int = SHIFT) -> Tensor:
+    """Each picture flipped or not, and cut where chance says from itself with a black rim."""
+    n, _, height, width = x.shape
+    down, right = torch.randint(0, 2 * shift + 1, (2, n, 1), device=x.device)
+    rows = down + torch.arange(height, device=x.device)  # (N, S)
+    columns = right + torch.arange(width, device=x.device)
+    flip = torch.rand(n, 1, device=x.device) < 0.5
+    columns = torch.where(flip, columns.flip(1), columns)
+    each = torch.arange(n, device=x.device)[:, None, None]
+    cut = pad(x, (shift,) * 4).permute(0, 2, 3, 1)[each, rows[:, :, None], columns[:, None]]
+    return cut.permute(0, 3, 1, 2)  # in memory channels come last, as convolutions like it
+
+
+def _found(places: Sequence[Path], name: str, remedy: str) -> Path:
+    found = [place / name for place in places if (place / name).is_file()]
+    want = f"be in one of {', '.join(map(str, places))}"
+    must(bool(found), name, want, "none", remedy, FileNotFoundError)
+    return found[0]
+
+
+def _numbers(y: "np.ndarray") -> Tensor:
+    return torch.from_numpy(y.astype(np.float32))

