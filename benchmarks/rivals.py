@@ -126,14 +126,9 @@ def process(data: Data, seed: int) -> Fitted | None:
     return predict
 
 
-def classes(**how: int) -> Callable[[Data, int], Fitted]:
+def classes(data: Data, seed: int) -> Fitted:
     """ScrollClassifier as it comes, which holds rows out itself."""
-
-    def fit(data: Data, seed: int) -> Fitted:
-        model = ScrollClassifier(**how, random_state=seed)
-        return model.fit(*_joined(data)).predict_dist
-
-    return fit
+    return ScrollClassifier(random_state=seed).fit(*_joined(data)).predict_dist
 
 
 def calibrated(make: Callable[[int], Any]) -> Callable[[Data, int], Fitted]:
@@ -183,8 +178,7 @@ REGRESSION: Rows = {
     "gp": ("exact GP, ARD Matern-5/2", process),
 }
 CLASSIFICATION: Rows = {
-    "scroll": ("ScrollClassifier", classes()),
-    "scroll-1": ("ScrollClassifier, 1 member", classes(n_members=1)),
+    "scroll": ("ScrollClassifier", classes),
     "boosting": ("HistGradientBoosting, calibrated", calibrated(_boosting)),
     "logistic": ("LogisticRegression, calibrated", calibrated(_logistic)),
 }

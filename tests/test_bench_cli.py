@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 from scroll.bench import command, layout, run
 from scroll.bench.datasets import SETS, Set
+from scroll.bench.endtoend import END_TO_END
 from scroll.bench.experiments import EXPERIMENTS
 from scroll.bench.makers import Scope
 from scroll.bench.records import append, load
@@ -312,7 +313,7 @@ def test_list_names_every_experiment_in_a_line():
     done = runner.invoke(app, ["bench", "list"])
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
-    known = EXPERIMENTS | STUDIES
+    known = {**EXPERIMENTS, **END_TO_END, **STUDIES}
     assert [line.split()[0] for line in lines] == list(known)
     for line, experiment in zip(lines, known.values(), strict=True):
         assert line.endswith(experiment.about)

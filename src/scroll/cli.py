@@ -78,10 +78,14 @@ def bench(
     results: Annotated[Path, typer.Option(help="Folder of the records.")] = RESULTS,
     output: Annotated[Path, typer.Option("--output", "-o", help="For CSV and Markdown.")] = TABLES,
     workers: Annotated[int, typer.Option(help="Processes; on a CPU one a core by default.")] = 0,
+    engine: Annotated[
+        str, typer.Option(help="local, or a cluster: dask:tcp://HOST:8786, ray:HOST:6379.")
+    ] = "local",
 ) -> None:
     """Check a table of the paper: train what the records lack, print the table from them."""
     try:
         from .bench import command
+        from .bench.endtoend import END_TO_END
         from .bench.studies import STUDIES
 
         if experiment == "list":
@@ -95,11 +99,19 @@ def bench(
             command.studied(
                 experiment, output, quick, Console(), errors, sets=sets, methods=methods,
                 seeds=seeds, device=device, compare=compare, tables=dry, data=data, workers=workers,
+                engine="" if engine == "local" else engine,
+            )  # fmt: skip
+            return
+        if experiment in END_TO_END:
+            command.ended(
+                experiment, methods, seeds, results, output, (Console(), errors), device=device,
+                data=data, compare=compare, dry=dry, sets=sets, quick=quick, workers=workers,
+                engine="" if engine == "local" else engine,
             )  # fmt: skip
             return
         asked = command.asked(experiment, sets, methods, seeds, quick)
         if not dry:
-            command.trained(experiment, asked, results, device, data, workers, errors)
+            command.trained(experiment, asked, results, device, data, workers, errors, engine)
         told = errors if dry else None  # training has said it
         command.shown(experiment, asked, results, output, compare, Console(), told)
     except (ImportError, OSError, ValueError) as error:
@@ -144,12 +156,14 @@ def fit(
             "first by default."
         ),
     ] = "",
-    members: Annotated[int, typer.Option(help="Networks in the ensemble.")] = 1,
+    members: Annotated[
+        int | None, typer.Option(help="Networks in the ensemble: 1 for numbers, 5 for classes.")
+    ] = None,
     covariance: Annotated[str, typer.Option(help="full, diag, lowrank or none.")] = "full",
     routing: Annotated[str, typer.Option(help="auto, free, closed or hybrid.")] = "auto",
     recipe: Annotated[str, typer.Option(help="default or paper.")] = "default",
     body: Annotated[
-        str, typer.Option(help="auto, smooth, waves, matern, or widths: 256,128.")
+        str, typer.Option(help="auto, smooth, swell, waves, matern, or widths: 256,128.")
     ] = "auto",
     ordered: Annotated[
         bool, typer.Option("--ordered", help="The classes have an order, by default their sorting.")

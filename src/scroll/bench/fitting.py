@@ -10,8 +10,9 @@ from torch import Tensor
 
 from .. import chance
 from ..feeding import Rows
+from ..memory import available
 from ..training import Network, Recipe, Trained, fill, finishing, take
-from .evaluation import Fitted, Line, Lines
+from .evaluation import Fitted, Line, Lines, joined
 from .linear import quasi_newton
 from .methods import prepared
 from .protocol import Folds
@@ -32,8 +33,9 @@ def fit(unit: Unit, data: Folds, watch: Tell | None = None) -> Iterator[list[Rec
     each = [g for g in groups for _ in range(members)]
     whose = sorted({g.seed for g in groups})
     device = data.train.y.device
-    mine = data.take(torch.tensor([whose.index(g.seed) for g in each], device=device))
-    mine = mine._replace(train=_ordered(shortened(work.method, mine.train), each))
+    own = torch.tensor([whose.index(g.seed) for g in each], device=device)
+    train = _ordered(shortened(work.method, data.train.take(own)), each)
+    mine = data._replace(train=train, val=data.val.take(own))  # the rest when it is measured
     began, start = time.time(), _start(unit, mine).to(mine.train.x)
     whole = take(start, torch.ones(len(each), dtype=torch.bool, device=device))
     steps = torch.zeros(len(each), dtype=torch.long, device=device)
@@ -46,7 +48,7 @@ def fit(unit: Unit, data: Folds, watch: Tell | None = None) -> Iterator[list[Rec
         if len(ready) and (not work.method.late or bool((left <= 0).all())):
             left[ready] = -1
             chosen = (ready[:, None] * members + torch.arange(members, device=device)).flatten()
-            lines = _measured(work, whole, chosen, mine)
+            lines = _measured(work, whole, chosen, mine, own)
             spent = {
                 "seconds": round((time.time() - began) / len(each), 4),  # its share of the stack's
                 "device": _name(device),
@@ -82,11 +84,36 @@ def _trained(unit: Unit, start: Network, mine: Folds, watch: Tell | None) -> Ite
     )
 
 
-def _measured(work: Work, whole: Network, chosen: Tensor, data: Folds) -> tuple[Lines, Lines]:
-    """What the networks give each, and what the members of each ensemble give together."""
+def _measured(
+    work: Work, whole: Network, chosen: Tensor, data: Folds, own: Tensor
+) -> tuple[Lines, Lines]:
+    """What the networks give each, and what the members of each ensemble give together.
+
+    As many at once as memory allows: all rows of a set are more than the batches of training.
+    """
+    some = work.members * max(1, _at_once(work, data) // work.members)
+    found = [_given(work, whole, part, data, own[part]) for part in chosen.split(some)]
+    each, together = (joined(lines) for lines in zip(*found, strict=True))
+    return each, together
+
+
+def _at_once(work: Work, data: Folds) -> int:
+    """Networks whose rows and activations take a tenth of the memory that is free."""
+    numbers = sum(r.x[0].numel() + 10 * work.setting.width * r.y.shape[1] for r in data if r)
+    each, device = numbers * data.train.x.element_size(), data.train.x.device
+    free = available(device)
+    if device.type == "cuda":  # what training has left stays with torch
+        free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(0.1 * free) // each
+
+
+def _given(
+    work: Work, whole: Network, chosen: Tensor, data: Folds, own: Tensor
+) -> tuple[Lines, Lines]:
     mask = torch.zeros(len(data.train.y), dtype=torch.bool, device=chosen.device)
     mask[chosen] = True
-    network, mine = take(whole, mask), data.take(mask)
+    network, mine = take(whole, mask), data.take(own)
+    mine = mine._replace(train=data.train.take(chosen), val=data.val.take(chosen))
     network.eval()
     with torch.no_grad():
         network.condition(mine.train)

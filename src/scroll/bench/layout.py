@@ -1,5 +1,6 @@
 """The lines of the tables: the paper's labels, and where in the records their values are."""
 
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -19,12 +20,18 @@ class Row(NamedTuple):
         method: as recorded.
         where: what is unlike the headline's setting; `architecture` and `knob` fix those.
         metric: None is the table's.
+        on: what else is unlike it on some of the sets.
     """
 
     label: Label
     method: str
     where: Where = MappingProxyType({})
     metric: str | None = None
+    on: Mapping[str, Where] = MappingProxyType({})
+
+    def at(self, name: str) -> dict[str, Any]:
+        """What is unlike the headline's setting on a set."""
+        return {**self.where, **self.on.get(name, {})}
 
 
 class Rows(NamedTuple):
@@ -187,17 +194,59 @@ TRAJECTORY = {
     for family in ("Full", "Diag", "None")
     for name, where in DEPTHS.items()
 }
-AT_SCALE = {"width": 100, "batch": 1024, "steps": 3000, "every": 25}
-SCALE = (
-    SCROLL,
-    HEADLINE[1],
-    Rows(
-        (
-            Row("SCROLL-Ens", "scroll-ens"),
-            Row("Deep Ensemble", "deep-ensemble"),
-            Row("MC Dropout", "mc-dropout"),
+LARGE = {"width": 100, "batch": 1024, "steps": 3000, "every": 25}
+ENCODED = ("sick", "utkface", "sick_bert", "utkface_resnet")
+ON_SCALE: dict[str, Where] = {
+    "year": {"steps": 9000},
+    **{name: {"unit_rows": True} for name in ENCODED},
+}
+SCALE = tuple(
+    Rows(tuple(row._replace(where=LARGE, on=ON_SCALE) for row in block.rows), block.ranked)
+    for block in (
+        SCROLL,
+        HEADLINE[1],
+        Rows(
+            (
+                Row("SCROLL-Ens", "scroll-ens"),
+                Row("Deep Ensemble", "deep-ensemble"),
+                Row("MC Dropout", "mc-dropout"),
+            ),
+            False,
         ),
-        False,
+    )
+)
+FOREIGN = {  # what is told from the test rows of a set
+    "sick": "ag_news",
+    "utkface": "cifar10",
+    "wine": "wine_white",
+    "sick_bert": "ag_news_bert",
+    "utkface_resnet": "cifar10_resnet",
+}
+KINDS = {"sick": "Text", "utkface": "Vision", "wine": "Wine"}  # as the paper heads its columns
+
+
+def _shifted(*rows: Row, batch: int = LARGE["batch"], ranked: bool | None = True) -> Rows:
+    """The rows of a shift; a posterior of all rows cannot be in batches."""
+    deep = {**LARGE, "batch": batch}
+    on = {s: {"foreign": f, **(deep if s in ENCODED else {})} for s, f in FOREIGN.items()}
+    return Rows(tuple(row._replace(on=on) for row in rows), ranked)
+
+
+SHIFT = (
+    _shifted(*SCROLL.rows),
+    _shifted(Row("Full closed", "closed-full"), Row("Diag closed", "closed-diag"), batch=0),
+    _shifted(
+        Row("Laplace-Full", "laplace-full"),
+        Row("VBLL", "vbll"),
+        Row("MAP", "map"),
+        Row("MVN", "mvn"),
+        Row("Deep Ensemble", "deep-ensemble"),
+        Row("MC Dropout", "mc-dropout"),
+    ),
+    _shifted(
+        Row("SCROLL-Full, then refit", "free-refit"),
+        Row("SCROLL-Full, refit with inputs", "free-refit-inputs"),
+        ranked=None,
     ),
 )
 PASSES = {  # training runs per architecture, and passes at inference
@@ -211,6 +260,10 @@ PASSES = {  # training runs per architecture, and passes at inference
     "scroll-ens": (5, 5),
     "deep-ensemble": (20, 5),
     "mc-dropout": (4, 50),
+    "closed-full": (1, 1),
+    "closed-diag": (1, 1),
+    "free-refit": (1, 1),
+    "free-refit-inputs": (1, 1),
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from . import layout
 from .datasets import SETS
+from .embeddings import ENCODERS
 from .index import Index, Values, Where
 from .layout import Row, Rows
 from .methods import Setting
@@ -41,7 +42,7 @@ def setting(name: str, method: str, where: Where) -> Setting:
 
 def _values(index: Index, scope: Scope, row: Row, name: str, metric: str = "nll") -> Values:
     fixed = {k: v for k, v in row.where.items() if k in ("architecture", "knob")}
-    where = setting(name, row.method, row.where).odd() | fixed
+    where = setting(name, row.method, row.at(name)).odd() | fixed
     return index.values(name, row.method, where, scope.seeds, row.metric or metric)
 
 
@@ -146,16 +147,54 @@ def loo_gap(index: Index, scope: Scope) -> list[Table]:
 
 def scale(index: Index, scope: Scope) -> list[Table]:
     """Large sets, with what each row costs."""
-    blocks = []
-    for block in (layout.at(b, **layout.AT_SCALE) for b in layout.SCALE):
+    title = "Large tables and frozen features: runs and passes per architecture, test NLL"
+    heads = {s: s for s in scope.sets}
+    note = _encoders(scope.sets)
+    return [_with_costs("table_scale_nll", title, layout.SCALE, heads, "nll", index, scope, note)]
+
+
+def shift(index: Index, scope: Scope) -> list[Table]:
+    """How well rows from elsewhere are told, and what the rows at home are predicted at."""
+    heads = {s: layout.KINDS.get(s, s) for s in scope.sets}
+    against = "; ".join(f"{heads[s]}: {s} against {layout.FOREIGN[s]}" for s in scope.sets)
+    note = ". ".join(filter(None, (against, _encoders(scope.sets))))
+    return [
+        _with_costs(name, title, layout.SHIFT, heads, metric, index, scope, note)
+        for name, title, metric in (
+            ("ood", "AUROC of the epistemic variance, rows from elsewhere", "auroc"),
+            ("ood_nll", "Test NLL of the same, rows at home", "nll"),
+        )
+    ]
+
+
+def _encoders(sets: Iterable[str]) -> str:
+    """Whose features they are, where they are any."""
+    made = {s: SETS[s].encoder for s in sets if SETS[s].encoder}
+    return "; ".join(f"{s} by {ENCODERS[e].about}" for s, e in made.items())
+
+
+def _with_costs(
+    name: str,
+    title: str,
+    blocks: Iterable[Rows],
+    heads: dict[str, str],
+    metric: str,
+    index: Index,
+    scope: Scope,
+    note: str,
+) -> Table:
+    """A table with sets along the top, under `heads`, after what each row costs."""
+    filled = []
+    for block in blocks:
         rows = {}
         for row in filter(scope.wants, block.rows):
-            runs = dict.fromkeys(scope.seeds, float(layout.PASSES[row.method][0]))
-            passes = dict.fromkeys(scope.seeds, float(layout.PASSES[row.method][1]))
-            found = {s: _values(index, scope, row, s) for s in scope.sets}
-            rows[row.label] = {"Train": runs, "Infer": passes, **found}
+            known = zip(("Train", "Infer"), layout.PASSES[row.method], strict=True)
+            each = {head: dict.fromkeys(scope.seeds, float(n)) for head, n in known}
+            found = {heads[s]: _values(index, scope, row, s, metric) for s in scope.sets}
+            rows[row.label] = {**each, **found}
         if rows:
-            blocks.append(Block(rows, block.ranked))
-    title = "Large tables: training runs and passes per architecture, test NLL"
-    columns = ("Train", "Infer", *scope.sets)
-    return [table("table_scale_nll", title, columns, blocks, counts=("Train", "Infer"))]
+            filled.append(Block(rows, block.ranked))
+    costs = ("Train", "Infer")
+    columns = (*costs, *heads.values())
+    most = columns if metric == "auroc" else ()
+    return table(name, title, columns, filled, counts=costs, greatest=most, note=note)

@@ -38,6 +38,12 @@ class Setting(NamedTuple):
     every: int = 5
     steps: int = 6000
     batch: int = 0  # 0 is all rows
+    unit_rows: bool = False  # inputs scaled to length one
+    foreign: str = ""  # a set from elsewhere, which is to be told from the test rows
+
+    def rows(self) -> tuple[bool, str]:
+        """How its rows are read, and what other rows with them."""
+        return self.unit_rows, self.foreign
 
     def odd(self) -> dict[str, Any]:
         """What is not as usual."""
@@ -248,6 +254,7 @@ METHODS: dict[str, Method] = {
     "hybrid-full": _bound("full", "hybrid"),
     "hybrid-diag": _bound("diag", "hybrid"),
     "scroll-full-refit": Method(_head("full"), report=evaluation.refitted, late=True),
+    "scroll-full-routed": Method(_head("full"), report=evaluation.routed, late=True),
     **{
         f"{kind}-{cov}": Method(_labels(kind, cov))
         for kind in ("ova", "ordinal", "gaussreg") for cov in ("full", "diag", "none")

@@ -12,19 +12,24 @@ from .datasets import Table
 
 
 class Folds(NamedTuple):
-    """Training, validation and test rows, one set a seed."""
+    """Training, validation and test rows, one set a seed; perhaps rows from elsewhere."""
 
     train: Rows
     val: Rows
     test: Rows
+    foreign: Rows | None = None
 
     def take(self, which: Tensor) -> "Folds":
         """Those of the seeds at these places, one a replicate."""
-        return Folds(*(rows.take(which) for rows in self))
+        return Folds(*(rows and rows.take(which) for rows in self))  # type: ignore[arg-type]
 
 
 def folds(
-    table: Table, seeds: Sequence[int], device: str | torch.device = "cpu", unit_rows: bool = False
+    table: Table,
+    seeds: Sequence[int],
+    device: str | torch.device = "cpu",
+    unit_rows: bool = False,
+    foreign: Table | None = None,
 ) -> Folds:
     """60/20/20 by each seed; inputs standardised and the target centred on the training rows.
 
@@ -36,14 +41,18 @@ def folds(
         seeds: of the splits.
         device: where to put them.
         unit_rows: scale each standardised row to length one, as for embeddings.
+        foreign: another table of the same features, standardised by these training rows.
     """
     from sklearn.model_selection import train_test_split
 
     x, y = torch.as_tensor(table.x), torch.as_tensor(table.y)
-    x = x[:, (x != x[0]).any(0)]
-    parts: list[list[Rows]] = [[], [], []]
+    varies = (x != x[0]).any(0)
+    n, other = len(y), [] if foreign is None else [foreign]
+    x = torch.cat([x, *(torch.as_tensor(t.x) for t in other)])[:, varies]
+    y = torch.cat([y, *(torch.as_tensor(t.y) for t in other)])
+    parts: list[list[Rows]] = [[], [], [], *([] for _ in other)]
     for seed in seeds:
-        rest, test = train_test_split(range(len(y)), test_size=0.2, random_state=seed)
+        rest, test = train_test_split(range(n), test_size=0.2, random_state=seed)
         fold, held = train_test_split(rest, test_size=0.25, random_state=seed)
         std = x[fold].std(0, correction=0)
         inputs = (x - x[fold].mean(0)) / torch.where(std > 0, std, 1)
@@ -51,16 +60,13 @@ def folds(
             inputs = inputs / inputs.norm(dim=-1, keepdim=True)
         target = y.long() if table.classes else (y - y[fold].mean()).float()
         inputs = inputs.double() if table.classes else inputs.float()
-        for part, index in zip(parts, (fold, held, test), strict=True):
+        for part, index in zip(parts, (fold, held, test, range(n, len(y))), strict=False):
             part.append(Rows(inputs[index], target[index]))
-    return Folds(
-        *(
-            Rows(
-                *(torch.stack(t).to(device) for t in zip(*(rows[:2] for rows in part), strict=True))
-            )
-            for part in parts
-        )
-    )
+    return Folds(*(_stacked(part, device) for part in parts))
+
+
+def _stacked(part: Sequence[Rows], device: str | torch.device) -> Rows:
+    return Rows(*(torch.stack(t).to(device) for t in zip(*(r[:2] for r in part), strict=True)))
 
 
 def metrics(predictive: Any, y: Tensor) -> dict[str, Tensor]:

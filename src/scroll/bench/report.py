@@ -1,10 +1,12 @@
 """docs/results.md: every table beside the paper's, generated from the records."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
 from . import paper, records
+from .endtoend import END_TO_END, shown
 from .experiments import EXPERIMENTS, Experiment
 from .index import Index
 from .makers import Scope
@@ -18,14 +20,16 @@ def report(results: Path) -> str:
     index, done = Index(found), records.done(found)
     scopes = {name: _complete(experiment, done) for name, experiment in EXPERIMENTS.items()}
     parts = {name: EXPERIMENTS[name].tables(index, scope) for name, scope in scopes.items()}
+    about = {
+        name: f"{EXPERIMENTS[name].about}; {len(scope.seeds)} seeds"
+        for name, scope in scopes.items()
+    }
+    for name, deep in END_TO_END.items():
+        parts[name] = shown(name, results, None)
+        about[name] = deep.about
     lines = [_remark("introduction"), "", *_summary(parts)]
     for name, tables in parts.items():
-        lines += [
-            "",
-            f"## {name}",
-            "",
-            f"`scroll bench {name}`: {EXPERIMENTS[name].about}; {len(scopes[name].seeds)} seeds.",
-        ]
+        lines += ["", f"## {name}", "", f"`scroll bench {name}`: {about[name]}."]
         for table in tables:
             lines += ["", *_section(table)]
         if words := _remark(name):
@@ -60,14 +64,14 @@ def _summary(parts: dict[str, list[Table]]) -> Iterator[str]:
 def _section(table: Table) -> Iterator[str]:
     yield f"### {table.title} (`{table.name}`)"
     yield ""
-    yield to_markdown(Table(table.name, "", table.columns, table.blocks, table.show_se)).strip()
+    yield to_markdown(replace(table, title="")).strip()
     if table.name not in paper.names():
         return
     beside = paper.beside(table)
     yield ""
     yield "<details><summary>Beside the paper</summary>"
     yield ""
-    yield to_markdown(Table(table.name, "", beside.columns, beside.blocks, True)).strip()
+    yield to_markdown(replace(beside, title="", note="")).strip()
     yield ""
     yield "</details>"
     yield ""

@@ -10,6 +10,7 @@ import torch
 
 from ..checks import must, one_of
 from . import datasets, records
+from .engines import Engine, Failure, spread
 from .experiments import EXPERIMENTS, QUICK
 from .fitting import fit
 from .index import Index
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Say = Callable[[str], object]
+LOCAL = Engine("local", "")
 
 
 def scope(
@@ -37,14 +39,14 @@ def scope(
     usual = EXPERIMENTS[experiment]
     small = quick
     for name in sets or ():
-        one_of("sets", name, datasets.SETS)
+        one_of("sets", name, usual.only or datasets.SETS)
     for name in methods or ():
         one_of("methods", name, usual.methods())
     for what, given in (("sets", sets), ("methods", methods), ("seeds", seeds)):
         must(given is None or len(given) > 0, what, "name at least one", "none")
     few = tuple(m for m in QUICK.methods or () if m in usual.methods()) or None
     return Scope(
-        tuple(sets or (_few(usual.sets) if small else usual.sets)),
+        tuple(sets or (_few(usual.sets) if small else _usual(usual.sets))),
         tuple(dict.fromkeys(seeds or (QUICK.seeds if small else usual.seeds))),
         tuple(methods) if methods else (few if small else None),
     )
@@ -52,6 +54,11 @@ def scope(
 
 def _few(sets: tuple[str, ...]) -> tuple[str, ...]:
     return QUICK.sets if sets == datasets.UCI else sets[:2]
+
+
+def _usual(sets: tuple[str, ...]) -> tuple[str, ...]:
+    """Without what is too large to be fetched unasked."""
+    return tuple(s for s in sets if s not in datasets.LARGE or datasets.at_hand(s))
 
 
 def train(
@@ -63,6 +70,7 @@ def train(
     workers: int = 1,
     say: Say = print,
     watch: Callable[[Plan], Any] | None = None,
+    engine: Engine = LOCAL,
 ) -> None:
     """Train what the records in the folder `results` lack, and append it there.
 
@@ -75,6 +83,7 @@ def train(
         workers: processes to share the stacks; each records what it has finished.
         say: told the plan, in a line.
         watch: makes, for a plan, a context that gives what hears of progress.
+        engine: where to train; on a cluster its own workers do, and this process records.
     """
     done = records.done(_loaded(results, say))
     units = missing(EXPERIMENTS[experiment].works(asked), done)
@@ -89,7 +98,11 @@ def train(
     )
     with (watch or _silent)(work) as tell:
         before = 0
-        for count, best in _each(work.units, results, done, read, folder, device, workers, tell):
+        if engine.local:
+            fits = _each(work.units, results, done, read, folder, device, workers, tell)
+        else:
+            fits = _afar(work.units, results, done, folder, device, engine)
+        for count, best in fits:
             before += count
             tell(before, best)
 
@@ -120,24 +133,59 @@ def _each(
     yield from Parallel(workers, return_as="generator_unordered", batch_size=1)(tasks)
 
 
+def _afar(
+    units: Sequence[Unit],
+    results: Path,
+    done: set[str],
+    folder: str | None,
+    device: torch.device,
+    engine: Engine,
+) -> Iterator[tuple[int, float]]:
+    """`_each` on a cluster, whose workers give back what is recorded here."""
+    largest_first = sorted(units, key=lambda u: -u.fits)
+    left = {k: (u, folder, device) for k, u in enumerate(largest_first)}
+    for k, lines in spread(engine, _given_back, left):
+        if isinstance(lines, Failure):
+            raise RuntimeError(f"A worker could not train {largest_first[k].work}: {lines.text}")
+        best = _kept(lines, results, done)
+        left.pop(k, None)
+        yield largest_first[k].fits, best
+
+
+def _given_back(unit: Unit, folder: str | None, device: torch.device) -> list[records.Record]:
+    """All records of a unit, trained on a worker."""
+    torch.set_num_threads(1)
+    return [line for lines in _fitted(unit, _reader(folder, device), None) for line in lines]
+
+
 def _recorded(unit: Unit, results: Path, done: set[str], read: Read, tell: Tell | None) -> float:
     """Fit a unit and append its records as they come; its best objective."""
-    best, name = torch.inf, unit.work.setting.set
+    return min(_kept(lines, results, done) for lines in _fitted(unit, read, tell))
+
+
+def _kept(lines: list[records.Record], results: Path, done: set[str]) -> float:
+    """Append those that are new; the best objective among all."""
+    fresh = {records.key(line): line for line in lines if records.key(line) not in done}
+    if fresh:
+        name = lines[0]["fit"]["set"]
+        records.append(records.file_of(results, name), fresh.values())
+        done |= fresh.keys()
+    return min([torch.inf, *(line["val"] for line in lines)])
+
+
+def _fitted(unit: Unit, read: Read, tell: Tell | None) -> Iterator[list[records.Record]]:
+    """The records of a unit as they come; in halves if it is too large."""
     try:
-        for lines in fit(unit, read(name, unit.seeds), tell):
-            fresh = [line for line in lines if records.key(line) not in done]
-            if fresh:
-                records.append(records.file_of(results, name), fresh)
-                done |= {records.key(line) for line in fresh}
-            best = min([best, *(line["val"] for line in lines)])
-        return best
+        setting = unit.work.setting
+        yield from fit(unit, read(setting.set, unit.seeds, *setting.rows()), tell)
+        return
     except torch.OutOfMemoryError:  # others may use the device, whatever the plan said
         if len(unit.groups) == 1:
             raise
     half = len(unit.groups) // 2
-    left = [unit._replace(groups=some) for some in (unit.groups[:half], unit.groups[half:])]
     torch.cuda.empty_cache()
-    return min(best, *(_recorded(u, results, done, read, None) for u in left))
+    for some in (unit.groups[:half], unit.groups[half:]):
+        yield from _fitted(unit._replace(groups=some), read, None)
 
 
 def _elsewhere(
@@ -177,15 +225,22 @@ def _loaded(results: Path, say: Say | None) -> list[records.Record]:
 def reader(folder: str | None, device: torch.device, say: Say = print) -> Read:
     """Folds of a set by name; the table and the last folds are kept."""
     known: dict[str, datasets.Table] = {}
-    kept: dict[tuple[str, tuple[int, ...]], Folds] = {}
+    kept: dict[Any, Folds] = {}
 
-    def read(name: str, seeds: tuple[int, ...]) -> Folds:
-        if (name, seeds) not in kept:
-            if name not in known:
-                known[name] = datasets.load(name, folder, say)
+    def table(name: str) -> datasets.Table:
+        if name not in known:
+            known[name] = datasets.load(name, folder, say)
+        return known[name]
+
+    def read(
+        name: str, seeds: tuple[int, ...], unit_rows: bool = False, foreign: str = ""
+    ) -> Folds:
+        key = (name, seeds, unit_rows, foreign)
+        if key not in kept:
             kept.clear()
-            kept[name, seeds] = folds(known[name], seeds, device)
-        return kept[name, seeds]
+            other = table(foreign) if foreign else None
+            kept[key] = folds(table(name), seeds, device, unit_rows, other)
+        return kept[key]
 
     return read
 

@@ -55,13 +55,17 @@ class Block:
 
 @dataclass(frozen=True)
 class Table:
-    """Cells by row and column, with a rule between blocks of rows; those missing are empty."""
+    """Cells by row and column, with a rule between blocks of rows; those missing are empty.
+
+    The note goes below.
+    """
 
     name: str
     title: str
     columns: Sequence[str]
     blocks: Sequence[Rows]
     show_se: bool = False
+    note: str = ""
 
 
 def path(label: Label) -> tuple[str, ...]:
@@ -89,18 +93,25 @@ def table(
     show_se: bool = False,
     digits: int = 3,
     counts: Collection[str] = (),
+    greatest: Collection[str] = (),
+    note: str = "",
 ) -> Table:
-    """The table of `blocks`, marked column by column; columns `counts` are whole and unmarked."""
+    """The table of `blocks`, marked column by column; columns `counts` are whole and unmarked.
+
+    The best is the least, in the columns `greatest` the greatest.
+    """
     labels = [path(label) for block in blocks for label in block.rows]
     must(len(set(labels)) == len(labels), "blocks", "name each row once", labels)
     cells: list[dict[Label, dict[str, Cell]]] = [{k: {} for k in b.rows} for b in blocks]
     for column in columns:
-        ranks, places = ({}, 0) if column in counts else (_ranks(blocks, column), digits)
+        ranks, places = ({}, 0)
+        if column not in counts:
+            ranks, places = _ranks(blocks, column, column in greatest), digits
         for block, out in zip(blocks, cells, strict=True):
             for label, row in block.rows.items():
                 values, mark = row.get(column, {}), ranks.get(label, "")
                 out[label][column] = cell(values, mark=mark, digits=places)
-    return Table(name, title, columns, cells, show_se)
+    return Table(name, title, columns, cells, show_se, note)
 
 
 def to_rich(table: Table) -> "RichTable":
@@ -108,7 +119,8 @@ def to_rich(table: Table) -> "RichTable":
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    shown = RichTable(title=Text(table.title) if table.title else None)
+    title, caption = (Text(words) if words else None for words in (table.title, table.note))
+    shown = RichTable(title=title, caption=caption)
     for column in _header(table):
         shown.add_column(Text(column), justify="right" if column else "left")
     for block in table.blocks:
@@ -130,7 +142,7 @@ def to_text(table: Table, *, styled: bool = True) -> str:
 
 
 def to_markdown(table: Table) -> str:
-    """The title and a pipe table: **best**, *tied*, <u>top</u>."""
+    """The title, a pipe table and the note: **best**, *tied*, <u>top</u>."""
     lines = [_header(table), ["---:" if column else "---" for column in _header(table)]]
     for block in table.blocks:
         for labels, cells in _lines(table, block):
@@ -138,7 +150,8 @@ def to_markdown(table: Table) -> str:
             errors = [_error(table, c) for c in cells]
             lines.append([*labels, *map("".join, zip(numbers, errors, strict=True))])
     pipes = ["| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in lines]
-    return "\n".join([*([table.title, ""] if table.title else []), *pipes]) + "\n"
+    note = ["", table.note] if table.note else []
+    return "\n".join([*([table.title, ""] if table.title else []), *pipes, *note]) + "\n"
 
 
 def to_csv(table: Table) -> str:
@@ -158,12 +171,16 @@ def to_csv(table: Table) -> str:
     return out.getvalue()
 
 
-def _ranks(blocks: Sequence[Block], column: str) -> dict[Label, str]:
+def _ranks(blocks: Sequence[Block], column: str, greatest: bool) -> dict[Label, str]:
     """The marks of one column."""
     joint: dict[Label, Values] = {}
     tops: dict[Label, str] = {}
+    sign = -1 if greatest else 1
     for block in blocks:
-        part = {label: row.get(column, {}) for label, row in block.rows.items()}
+        part: dict[Label, Values] = {
+            label: {seed: sign * x for seed, x in row.get(column, {}).items()}
+            for label, row in block.rows.items()
+        }
         if block.ranked:
             joint |= part
         elif block.ranked is False:

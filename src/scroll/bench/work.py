@@ -15,7 +15,7 @@ from .methods import METHODS, Method, Setting, network
 from .protocol import Folds
 
 Tell = Callable[[int, float], None]
-Read = Callable[[str, tuple[int, ...]], Folds]
+Read = Callable[..., Folds]  # of a set's name, seeds and `Setting.rows`
 
 
 MIXED_ROWS = 100_000  # beyond them a step is bound by memory, and a mixed stack reads more
@@ -108,10 +108,12 @@ def plan(units: Sequence[Unit], read: Read, device: torch.device) -> Plan:
     cut: list[Unit] = []
     most = 0
     for work, groups in units:
-        rows = read(work.setting.set, (groups[0].seed,)).train
-        rows = shortened(work.method, rows)
+        data = read(work.setting.set, (groups[0].seed,), *work.setting.rows())
+        rows = shortened(work.method, data.train)
         made = network(work.method, work.setting, rows.x.shape[-1], groups[0].architecture, (1,))
         each = footprint(made.to(rows.x), rows, work.setting.batch or None)
+        if work.setting.batch:  # then a look at all held-out rows may take more than a step
+            each += 16 * work.setting.width * data.val.y.shape[1]
         at_once = work.setting.batch or rows.y.shape[1]
         size = max(1, stack_size(each, at_once, device) // work.members)
         alike = [list(some) for _, some in groupby(groups, lambda g: g.architecture)]

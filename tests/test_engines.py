@@ -1,0 +1,286 @@
+"""A sweep on a cluster: the records of one machine, though a worker is killed in the middle."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from scroll import memory
+from scroll.bench import engines, records, run, work
+from scroll.bench.datasets import SETS, Set
+from scroll.bench.engines import Engine, Failure, engine, spread
+from scroll.bench.experiments import EXPERIMENTS, Experiment
+from scroll.bench.layout import Row
+from scroll.bench.makers import Scope
+from scroll.cli import app
+
+TOY = Set("toy.csv.gz", 60, 3, None, "y", "a,b,c", "nowhere", lambda: np.empty((0, 4)))
+ROWS = (Row("None", "scroll-none", {"steps": 20}), Row("Full", "scroll-full", {"steps": 20}))
+SWEEP = Experiment("a toy", ROWS, lambda index, scope: [], ("toy",), (0,))
+ALL = Scope(SWEEP.sets, SWEEP.seeds)
+UNITS = 2 * 4  # methods, architectures
+trained_there = run._given_back
+
+
+def register(put=dict.__setitem__):
+    put(SETS, "toy", TOY)
+    put(EXPERIMENTS, "toy", SWEEP)
+
+
+def narrow(put=setattr):
+    """A device that holds one group of fits at a time."""
+    for module in (memory, work):
+        put(module, "available", lambda device: 1)
+
+
+def marked(unit, folder, device):
+    """What a worker does, in a process that knows the toy; it leaves a mark before and after."""
+    register()
+    torch.set_default_dtype(torch.float32)
+    name = f"{os.getpid()}-{time.time_ns()}"
+    (Path(folder) / f"begun-{name}").touch()
+    time.sleep(0.3)  # so that it can be killed here
+    found = trained_there(unit, folder, device)
+    (Path(folder) / f"ended-{name}").touch()
+    return found
+
+
+def at_work(folder):
+    """Processes that have begun and not ended a stack."""
+    names = {
+        kind: {p.name[6:] for p in Path(folder).glob(f"{kind}-*")} for kind in ("begun", "ended")
+    }
+    return sorted({int(name.partition("-")[0]) for name in names["begun"] - names["ended"]})
+
+
+class Killer:
+    """Hears of progress, and after the second stack kills a worker that is at one."""
+
+    def __init__(self, folder):
+        self.folder, self.counts, self.killed = folder, [], []
+
+    @contextmanager
+    def __call__(self, plan):
+        yield self.tell
+
+    def tell(self, done, best):
+        self.counts.append(done)
+        until = time.monotonic() + 20
+        while len(self.counts) == 2 and not self.killed and time.monotonic() < until:
+            if pids := at_work(self.folder):
+                os.kill(pids[-1], signal.SIGKILL)
+                self.killed = pids[-1:]
+
+
+def sweep(results, data, where, watch=None):
+    run.train(
+        "toy", ALL, Path(results), torch.device("cpu"), data, say=str, watch=watch, engine=where
+    )
+
+
+def table(folder):
+    folder.mkdir()
+    x = np.random.default_rng(0).normal(size=(60, 4))
+    lines = ["a,b,c,target", *(",".join(map(str, row)) for row in x.tolist())]
+    (folder / "toy.csv.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    return str(folder)
+
+
+def numbers(folder):
+    found = records.load(folder)
+    assert not found.problems
+    return {records.key(r): {"val": r["val"], **r["metrics"]} for r in found.records}
+
+
+def recorded_once(results, calm):
+    lines = records.file_of(results, "toy").read_bytes().splitlines()
+    keys = [records.key(json.loads(line)) for line in lines]
+    assert len(keys) == len(set(keys)) == UNITS
+    ours, theirs = numbers(results), numbers(calm)
+    assert ours.keys() == theirs.keys()
+    for key, line in ours.items():
+        assert line == pytest.approx(theirs[key], rel=2e-5, abs=2e-6)
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    """The data, and what one machine records of them."""
+    torch.set_default_dtype(torch.float32)
+    monkeypatch.setenv("SCROLL_CACHE", str(tmp_path / "cache"))
+    register(monkeypatch.setitem)
+    narrow(monkeypatch.setattr)
+    data = table(tmp_path / "data")
+    sweep(tmp_path / "calm", data, run.LOCAL)
+    monkeypatch.setattr(run, "_given_back", marked)
+    return data
+
+
+@pytest.fixture
+def dask():
+    distributed = pytest.importorskip("distributed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its own dependencies
+        with distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+        ) as cluster:
+            yield cluster.scheduler_address
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_dask_sweep_is_finished_though_a_worker_is_killed(toy, dask, tmp_path):
+    watch = Killer(toy)
+    sweep(tmp_path / "far", toy, engine(f"dask:{dask}"), watch)
+    assert watch.killed
+    assert watch.counts == list(range(1, UNITS + 1))
+    assert watch.killed[0] in at_work(toy)  # it never came to its end
+    recorded_once(tmp_path / "far", tmp_path / "calm")
+    begun = len(list(Path(toy).glob("begun-*")))
+    sweep(tmp_path / "far", toy, engine(f"dask:{dask}"))
+    assert len(list(Path(toy).glob("begun-*"))) == begun  # nothing is left to do
+
+    def refuse(number):
+        raise ValueError(f"no {number}")
+
+    left = {0: (3,)}
+    assert list(spread(engine(f"dask:{dask}"), refuse, left)) == [(0, Failure("ValueError: no 3"))]
+
+
+RAY = """
+import test_engines as t
+t.register(), t.narrow()
+t.run._given_back = t.marked
+watch = t.Killer({data!r})
+t.sweep({results!r}, {data!r}, t.engine("ray"), watch)
+assert watch.killed and watch.counts == list(range(1, t.UNITS + 1)), watch.counts
+"""
+HOLD = """
+import ray, sys
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+print(ray.get_runtime_context().gcs_address, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def ray(monkeypatch):
+    """A cluster in a process of its own."""
+    pytest.importorskip("ray")
+    here = str(Path(__file__).parent)  # where its workers find this module
+    told = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": here}
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen([sys.executable, "-c", HOLD], text=True, **pipes) as holder:
+        try:
+            yield holder.stdout.readline().strip()
+        finally:
+            holder.stdin.close()
+            holder.wait(30)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_ray_sweep_is_finished_though_a_worker_is_killed(toy, ray, tmp_path):
+    """In a process of its own: Ray's backend changes joblib's classes."""
+    script = RAY.format(data=toy, results=str(tmp_path / "far"))
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, "RAY_ADDRESS": ray}, timeout=120,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    recorded_once(tmp_path / "far", tmp_path / "calm")
+
+
+# What cannot be meant, and engines that are not there.
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "want"),
+    [
+        ("slurm", ValueError, "`--engine` must be one of 'local', 'dask', 'ray', but got 'slurm'"),
+        ("", ValueError, "`--engine` must be one of"),
+        ("local:8786", ValueError, "`--engine` must have no address for this machine"),
+    ],
+)
+def test_an_engine_that_there_is_not_is_refused(text, error, want):
+    with pytest.raises(error, match=want):
+        engine(text)
+
+
+@pytest.mark.parametrize("kind", ["dask", "ray"])
+def test_an_engine_without_its_package_says_what_to_install(kind, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed" if kind == "dask" else kind, None)
+    want = (
+        rf"`--engine` must be one whose package is installed, .* pip install 'scroll-torch\[{kind}"
+    )
+    with pytest.raises(ImportError, match=want):
+        engine(kind)
+
+
+def test_dask_alone_and_dask_that_is_silent(monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(engines, "WAIT", 1)
+    with pytest.raises(ValueError, match="`--engine` must name a cluster, but got 'dask' alone"):
+        next(spread(engine("dask"), abs, {0: (1,)}))
+    with pytest.raises(OSError, match="`--engine` must reach a dask cluster at tcp:"):
+        next(spread(engine("dask:tcp://127.0.0.1:9"), abs, {0: (1,)}))
+
+
+def test_a_cluster_that_only_loses_is_given_up(monkeypatch):
+    from joblib import Parallel, parallel_config
+
+    @contextmanager
+    def lossy(address):
+        with parallel_config(backend="threading", n_jobs=2):
+            yield
+
+    lives = []
+
+    def broken(self, tasks):
+        lives.append(len(tasks))
+        if len(lives) == 1:
+            yield 0, "kept"
+        raise ConnectionError("gone")
+
+    monkeypatch.setitem(engines.CLUSTERS, "dask", lossy)
+    monkeypatch.setattr(Parallel, "__call__", broken)
+    left, got = {0: (), 1: ()}, []
+
+    def keep():
+        for key, value in spread(Engine("dask", ""), abs, left):
+            got.append(value)
+            del left[key]
+
+    with pytest.raises(RuntimeError, match=r"lost 3 times in a row .* ConnectionError: gone"):
+        keep()
+    assert got == ["kept"]
+    assert lives == [2, 1, 1]  # what was kept is not given out again
+
+
+def test_the_command_refuses_in_a_line(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for words, want in (
+        (("--engine", "slurm"), "`--engine` must be one of 'local', 'dask', 'ray'"),
+        (("--engine", "dask", "--workers", "2"), "`workers` must be left out with --engine dask"),
+    ):
+        done = CliRunner().invoke(app, ["bench", "headline", "--quick", "--device", "cpu", *words])
+        assert done.exit_code == 2
+        assert want in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_importing_brings_no_engine():
+    names = "{'dask', 'distributed', 'ray', 'joblib'}"
+    script = f"import sys, scroll, scroll.bench.engines; print({names} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, timeout=60)
+    assert done.stdout.strip() == b"set()"
