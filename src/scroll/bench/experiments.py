@@ -53,7 +53,7 @@ class Experiment:
         return list(dict.fromkeys(row.method for row in self.rows))
 
     def works(self, scope: Scope) -> list[Work]:
-        """The fits that its rows need."""
+        """The fits that its rows need, a set after the other: its folds are made once."""
         found: dict[Any, Work] = {}
         for row in filter(scope.wants, self.rows):
             stem = TRAINED_AS.get(row.method, row.method)
@@ -70,7 +70,7 @@ class Experiment:
                 at = (work.setting, bodies, grid)
                 if at not in found or found[at].members < members:
                     found[at] = work
-        return list(found.values())
+        return sorted(found.values(), key=lambda work: scope.sets.index(work.setting.set))
 
 
 def _rows(*blocks: Rows) -> tuple[Row, ...]:
