@@ -19,9 +19,13 @@ def report(results: Path) -> str:
     found = records.load(results).records
     index, done = Index(found), records.done(found)
     scopes = {name: _complete(experiment, done) for name, experiment in EXPERIMENTS.items()}
-    parts = {name: EXPERIMENTS[name].tables(index, scope) for name, scope in scopes.items()}
+    parts = {
+        name: EXPERIMENTS[name].tables(index, scope) if scope.sets else []
+        for name, scope in scopes.items()
+    }
     about = {
-        name: f"{EXPERIMENTS[name].about}; {len(scope.seeds)} seeds"
+        name: f"{EXPERIMENTS[name].about}; "
+        + (f"{len(scope.seeds)} seeds" if scope.sets else "no set is complete yet")
         for name, scope in scopes.items()
     }
     for name, deep in END_TO_END.items():

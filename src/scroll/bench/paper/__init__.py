@@ -72,7 +72,7 @@ def tolerance(name: str) -> float:
         return 0.001
     if name.endswith(("caliberr", "ece")):
         return 0.01
-    return 0.03 if "classification" in name else 0.1
+    return 0.03 if "classification" in name or "cifar" in name else 0.1
 
 
 def agreements(table: Table) -> list[Agreement]:
