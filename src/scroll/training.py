@@ -275,6 +275,15 @@ class Stack:
         return less
 
 
+def aside(run: Callable[[], None]) -> None:
+    """Run what is to be captured as a graph later, on a stream of its own, as that asks for."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        run()
+    torch.cuda.current_stream().wait_stream(side)
+
+
 def replayed(now: Stack, steps: int) -> Callable[[], None]:
     """A cycle to call again and again; on a GPU the first runs, the second is captured."""
     if now.best.device.type != "cuda":
@@ -285,11 +294,7 @@ def replayed(now: Stack, steps: int) -> Callable[[], None]:
         nonlocal calls
         calls += 1
         if calls == 1:  # libraries set themselves up outside of the capture
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                now.cycle(steps)
-            torch.cuda.current_stream().wait_stream(side)
+            aside(lambda: now.cycle(steps))
             return
         if calls == 2:
             with torch.cuda.graph(graph):

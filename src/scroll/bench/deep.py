@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ..checks import unchecked
 from ..head import Head
 from ..heads import ClassificationHead, RegressionHead
+from ..training import aside
 from .images import Pictures, augmented, moments, scaled
 from .references import MeanVariance
 from .softmax import Softmax, VariationalSoftmax
@@ -194,11 +195,7 @@ class Step:
             self._step(prior)
             return
         if self.calls < 5:  # libraries choose their kernels, optimisers make their state
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                self._step(prior)
-            torch.cuda.current_stream().wait_stream(side)
+            aside(lambda: self._step(prior))
             return
         if prior not in self.graphs:
             self.graphs[prior] = torch.cuda.CUDAGraph()

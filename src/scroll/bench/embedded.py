@@ -58,15 +58,26 @@ def load(
     for path in (place / kept for place in places):
         if path.is_file():
             return read(path, encoder, source.rows)
-    found = [place / source.file for place in places if (place / source.file).is_file()]
-    if not found:
-        want = f"lie in {' or '.join(map(str, places))}, or its features {kept}"
-        remedy = f"{source.at} has it; set SCROLL_DATA to the folders that hold such files."
-        raise refusal(source.file, want, "no such file", remedy, FileNotFoundError)
-    items, y = _opened(found[0], source)
+    items, y = raw(name, places, f", or its features {kept}")
     if announce:
         announce(f"Encoding {len(items)} {spec.kind} of {source.file} by {encoder}")
     return embed(encoder, items, y, places[-1], name=name, download=download)
+
+
+def raw(name: str, places: Sequence[Path], instead: str = "") -> Raw:
+    """Texts or images as they are, with their targets, verified."""
+    source = SOURCES[name]
+    return _opened(located(source, places, instead), source)
+
+
+def located(source: Source, places: Sequence[Path], instead: str = "") -> Path:
+    """The file of a source."""
+    found = [place / source.file for place in places if (place / source.file).is_file()]
+    if not found:
+        want = f"lie in {' or '.join(map(str, places))}{instead}"
+        remedy = f"{source.at} has it; set SCROLL_DATA to the folders that hold such files."
+        raise refusal(source.file, want, "no such file", remedy, FileNotFoundError)
+    return found[0]
 
 
 def _opened(path: Path, source: Source) -> Raw:

@@ -1,17 +1,16 @@
 """Pictures as bytes, with what is to be predicted from them, and their augmentation."""
 
-import io
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..checks import must, refusal
+from .embedded import SOURCES, located, raw
+from .embeddings import pixels
 
 SHIFT = 4  # pixels by which a crop may be off, each way
 
@@ -29,7 +28,7 @@ class Pictures(NamedTuple):
 
 def cifar(places: Sequence[Path]) -> tuple[Pictures, Pictures]:
     """The 50,000 and the 10,000 pictures of CIFAR-10, from cifar10.npz."""
-    z = np.load(_found(places, "cifar10.npz", "Make it with get_cifar10.py."))
+    z = np.load(located(SOURCES["cifar10"], places))
     train, test = ((z[f"x_{part}"], z[f"y_{part}"]) for part in ("train", "test"))
     first, second = (
         Pictures(torch.from_numpy(x).permute(0, 3, 1, 2).contiguous(), torch.from_numpy(y).long())
@@ -40,21 +39,10 @@ def cifar(places: Sequence[Path]) -> tuple[Pictures, Pictures]:
 
 def faces(places: Sequence[Path]) -> Pictures:
     """UTKFace at 64 pixels with ages, from utkface64.npz."""
-    z = np.load(_found(places, "utkface64.npz", "It holds the faces as JPEG files."))
-    offset, jpeg = z["offset"], z["jpeg"].tobytes()
-    files = (jpeg[a:b] for a, b in pairwise(offset))
-    x = np.stack([decoded(file, f"face {i}") for i, file in enumerate(files)])
-    return Pictures(torch.from_numpy(x).permute(0, 3, 1, 2).contiguous(), _numbers(z["age"]))
-
-
-def decoded(file: bytes, name: str) -> "np.ndarray":
-    """An encoded picture as bytes (S, S, 3)."""
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        return np.asarray(Image.open(io.BytesIO(file)).convert("RGB"))
-    except (UnidentifiedImageError, OSError) as error:
-        raise refusal(name, "be a whole picture", error, "Fetch its file again.") from error
+    files: Any
+    files, age = raw("utkface", places)
+    x = torch.stack([pixels([file], i)[0].to(torch.uint8) for i, file in enumerate(files)])
+    return Pictures(x, torch.from_numpy(age).float())
 
 
 def split(pictures: Pictures, *counts: int, seed: int) -> list[Pictures]:
@@ -87,14 +75,3 @@ def augmented(x: Tensor, shift: int = SHIFT) -> Tensor:
     each = torch.arange(n, device=x.device)[:, None, None]
     cut = pad(x, (shift,) * 4).permute(0, 2, 3, 1)[each, rows[:, :, None], columns[:, None]]
     return cut.permute(0, 3, 1, 2)  # in memory channels come last, as convolutions like it
-
-
-def _found(places: Sequence[Path], name: str, remedy: str) -> Path:
-    found = [place / name for place in places if (place / name).is_file()]
-    want = f"be in one of {', '.join(map(str, places))}"
-    must(bool(found), name, want, "none", remedy, FileNotFoundError)
-    return found[0]
-
-
-def _numbers(y: "np.ndarray") -> Tensor:
-    return torch.from_numpy(y.astype(np.float32))
