@@ -67,7 +67,7 @@ class Feed:
 
 
 def _taken(x: Tensor, keep: Tensor) -> Tensor:
-    if x.stride(0) == 0:  # expanded
+    if x.stride(0) == 0 or len(x) == 1:  # expanded, or all that there is
         count = int(keep.sum()) if keep.dtype == torch.bool else len(keep)
         return x[:1].expand(count, *x.shape[1:])
     return x[keep]
