@@ -99,6 +99,16 @@ def test_the_command(tmp_path):
     assert "`device` must be cuda" in refused.output
 
 
+def test_rows_of_some_methods(tmp_path):
+    cifar(tmp_path)
+    (table,) = shown("cifar", tmp_path, None, ["softmax"])
+    rows = [label for block in table.blocks for label in block]
+    names = ["", " (T*)", " (T held out)", " (ens.)"]
+    assert rows == ["CE-softmax", "Laplace-LL", *(f"CE-softmax{name}" for name in names[1:])]
+    with pytest.raises(ValueError, match="`methods` must be one of"):
+        shown("cifar", tmp_path, None, ["soft"])
+
+
 def test_a_method_that_is_none():
     with pytest.raises(ValueError, match="`methods` must be one of"):
         END_TO_END["cifar"].units(["ova-fulll"], None)

@@ -101,7 +101,8 @@ def ended(
     if not dry:
         where = torch.device(_device(device))
         endtoend.train(name, results, _words(methods), _seeds(seeds), data, where, say)
-    _tables(endtoend.shown(name, results, _seeds(seeds)), output, compare, consoles[0])
+    found = endtoend.shown(name, results, _seeds(seeds), _words(methods))
+    _tables(found, output, compare, consoles[0])
 
 
 def shown(

@@ -20,6 +20,8 @@ from .tables import Block, Label, Table, table
 from .vision import CONDITIONS, Unit
 
 SEEDS = (0, 1, 2)
+SCALED = ("ova-none", "ova-diag", "softmax")  # rows that are also shown at a temperature
+Wants = Callable[[str], bool]
 CIFAR = {
     "OvA-None": "ova-none",
     "OvA-Diag": "ova-diag",
@@ -58,7 +60,7 @@ class EndToEnd:
     set: str
     methods: tuple[str, ...]
     conditions: tuple[str, ...]
-    tables: Callable[[Sequence[Record], Path, Sequence[int]], list[Table]]
+    tables: Callable[[Sequence[Record], Path, Sequence[int], Wants], list[Table]]
 
     def units(self, methods: Sequence[str] | None, seeds: Sequence[int] | None) -> list[Unit]:
         """What is to be trained for some methods and seeds, or for all."""
@@ -113,11 +115,18 @@ class Lite(nn.Module):
         return out.mean((-2, -1))
 
 
-def shown(name: str, results: Path, seeds: Sequence[int] | None) -> list[Table]:
-    """Its tables."""
+def shown(
+    name: str, results: Path, seeds: Sequence[int] | None, methods: Sequence[str] | None = None
+) -> list[Table]:
+    """Its tables, with the rows of some methods or of all."""
     of = END_TO_END[name]
+    of.units(methods, seeds)  # refuses what is none
     mine = [r for r in load(results).records if r["fit"]["set"] == of.set]
-    return of.tables(mine, results, seeds or SEEDS)
+
+    def wants(method: str) -> bool:
+        return methods is None or method.removesuffix("-laplace") in methods
+
+    return of.tables(mine, results, seeds or SEEDS, wants)
 
 
 def _values(
@@ -134,7 +143,9 @@ def _values(
     }
 
 
-def cifar(records: Sequence[Record], results: Path, seeds: Sequence[int]) -> list[Table]:
+def cifar(
+    records: Sequence[Record], results: Path, seeds: Sequence[int], wants: Wants
+) -> list[Table]:
     """Heads, both kinds of temperature, and networks averaged over seeds."""
     columns = {"NLL": "nll", "Accuracy": "accuracy", "ECE": "ece"}
 
@@ -144,15 +155,16 @@ def cifar(records: Sequence[Record], results: Path, seeds: Sequence[int]) -> lis
             for column, metric in columns.items()
         }
 
-    scaled = {"OvA-None": "ova-none", "OvA-Diag": "ova-diag", "CE-softmax": "softmax"}
+    every = {label: method for label, method in CIFAR.items() if wants(method)}
+    scaled = {label: m for label, m in every.items() if m in SCALED}
     blocks = [
-        Block({label: line(method) for label, method in CIFAR.items()}),
+        Block({label: line(method) for label, method in every.items()}),
         Block({f"{label} (T*)": line(m, "_oracle") for label, m in scaled.items()}, None),
         Block({f"{label} (T held out)": line(m, "_held") for label, m in scaled.items()}, None),
         Block(
             {
                 f"{label} (ens.)": ensemble(results, method, seeds, columns)
-                for label, method in CIFAR.items()
+                for label, method in every.items()
                 if method in vision.KEPT
             },
             None,
@@ -182,7 +194,9 @@ def ensemble(
     return {column: {seeds[0]: found[metric]} for column, metric in columns.items()}
 
 
-def faces(records: Sequence[Record], results: Path, seeds: Sequence[int]) -> list[Table]:
+def faces(
+    records: Sequence[Record], results: Path, seeds: Sequence[int], wants: Wants
+) -> list[Table]:
     """NLL and RMSE of each head, by how its body started."""
     named = {
         f"{TITLES[condition]} {metric.upper()}": (condition, metric)
@@ -198,6 +212,7 @@ def faces(records: Sequence[Record], results: Path, seeds: Sequence[int]) -> lis
             for column, (condition, metric) in named.items()
         }
         for label, method in FACES.items()
+        if wants(method)
     }  # fmt: skip
     title = "UTKFace, age in years at 64 pixels: ResNet-18 from scratch, EfficientNet-Lite0 else"
     return [table("appendix_utkface_e2e", title, tuple(named), [Block(rows)], show_se=True)]
