@@ -35,7 +35,7 @@ TASKS = {  # rows, sets, metrics, and what of the paper's tables stands below
     ),
     "classification": (
         CLASSIFICATION,
-        (*datasets.LABELLED, "wine_six"),
+        datasets.LABELLED,
         ("nll", "ece", "brier", "accuracy", "fit_s", "predict_s"),
         ("ova-full", {"architecture": "relu+LN"}),
     ),

@@ -142,15 +142,17 @@ def _metadata(estimator: Any, levels: list[float]) -> dict[str, Any]:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Torch's exporter speaks of its own future, of which a user here has no choice."""
-    log = logging.getLogger("torch.onnx")
-    level = log.level
+    logs = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript")]
+    levels = [log.level for log in logs]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        log.setLevel(logging.ERROR)
+        for log in logs:
+            log.setLevel(logging.ERROR)
         try:
             yield
         finally:
-            log.setLevel(level)
+            for log, level in zip(logs, levels, strict=True):
+                log.setLevel(level)
 
 
 class _Graph(nn.Module):
