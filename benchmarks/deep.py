@@ -66,7 +66,7 @@ def inference(steps: int, batch: int, rows: Pictures) -> None:
                 psi = body(x)
             return last(psi.float())
 
-        return torch.compile(run, mode="max-autotune-no-cudagraphs")
+        return torch.compile(run, mode="reduce-overhead")
 
     runs = {"plain": network(plain)}
     for covariance in ("none", "diag", "full"):

@@ -100,3 +100,37 @@ def test_what_cannot_happen_is_said_so():
     assert probit.runaway.shape == (3,)
     fixed = RegressionHead(H, method="fixed-alpha").diagnose()
     assert fixed.runaway is None
+
+
+def test_attenuation_is_what_is_left_of_the_weight_of_hard_rows():
+    """Variances that grow with the residuals; beside it, numpy."""
+    g = torch.Generator().manual_seed(0)
+    head = with_belief(0.0, 1.0, noise=0.3)
+    psi = torch.randn(400, H, generator=g)
+    y = psi.square().sum(-1).sqrt() * torch.randn(400, generator=g)  # r ~ N(0, |psi|^2)
+    found = head.diagnose(psi, y)
+    weight = 1 / (0.09 + psi.square().sum(-1).numpy())
+    size = np.abs(y.numpy() - head(psi).mean.detach().numpy())
+    hard = np.argsort(size)[-41:]
+    expected = weight[hard].mean() / weight.mean()
+    np.testing.assert_allclose(found.hard_weight.numpy(), [expected], rtol=1e-10)
+    assert found.gives_up
+    assert not found.healthy
+    assert "beta=0.5" in str(found)
+
+
+def test_a_variance_that_all_rows_share_attenuates_nothing():
+    psi, y = torch.randn(200, H), torch.randn(200)
+    found = with_belief(0.0, 1e-6).diagnose(psi, y)
+    np.testing.assert_allclose(found.hard_weight.numpy(), [1.0], rtol=1e-9)
+    assert not found.gives_up
+    assert with_belief(0.0, 1.0).diagnose(psi).hard_weight is None
+    assert RegressionHead(H, covariance="none").diagnose(psi, y).hard_weight is None
+    assert ClassificationHead(H, 2).diagnose(psi, (y > 0).long()).hard_weight is None
+
+
+def test_each_class_of_least_squares_is_looked_at():
+    torch.manual_seed(0)
+    head = ClassificationHead(H, 3, "gaussreg", "diag")
+    psi, y = torch.randn(90, H), torch.randint(3, (90,))
+    assert head.diagnose(psi, y).hard_weight.shape == (3,)

@@ -210,8 +210,9 @@ def test_minilm_knows_what_is_related(tmp_path):
         "It rained on Mars",
     )
     x = embeddings.encoded("minilm", [(same, same), (same, near), (same, far)])
-    assert x.shape == (3, 768)
-    apart, alike = np.split(x, 2, -1)
+    assert x.shape == (3, 1152)
+    whole, apart, alike = np.split(x, 3, -1)
+    np.testing.assert_allclose(np.linalg.norm(whole, axis=1), 1, rtol=1e-5)
     assert np.abs(apart[0]).max() < 1e-6
     cosine = alike.sum(1)
     assert cosine[0] == pytest.approx(1, abs=1e-5)

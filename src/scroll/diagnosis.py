@@ -1,4 +1,4 @@
-"""The two non-identifications of a freed belief, and their remedy (Cor. pathologies)."""
+"""What can go wrong with a freed belief, and the remedy (Cor. pathologies, app. e2e_regression)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from .beliefs import Belief
 from .covariances import Point
 from .factors import Gaussian
 from .objectives import log_evidence
+from .routes import gaussian
 
 if TYPE_CHECKING:
     from .head import Head
 
 COLLAPSED = 1e-3  # share of the predictive variance below which the noise carries nothing
+HARD = 0.1  # share of the rows, those with the largest residuals
+LIGHT = 0.5  # weight of hard rows below which a body may give up on them
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Diagnosis:
     noise_share: Tensor | None  # s^2 / (s^2 + v), (..., K); None where there is no noise
     runaway: Tensor | None  # tr S^-1 - mu' S^-2 mu, (..., K); None where alpha cannot run
     text: str
+    hard_weight: Tensor | None = None  # 1/V of hard rows over that of all, (..., K); needs y
 
     @property
     def noise_collapsed(self) -> bool:
@@ -39,16 +43,21 @@ class Diagnosis:
         return self.runaway is not None and bool((self.runaway > 0).any())
 
     @property
+    def gives_up(self) -> bool:
+        """Whether an output's hard rows hardly train a body."""
+        return self.hard_weight is not None and bool((self.hard_weight < LIGHT).any())
+
+    @property
     def healthy(self) -> bool:
-        return not (self.noise_collapsed or self.alpha_runs_away)
+        return not (self.noise_collapsed or self.alpha_runs_away or self.gives_up)
 
     def __str__(self) -> str:
         return self.text
 
 
 @torch.no_grad()
-def diagnose(head: Head, psi: Tensor | None = None) -> Diagnosis:
-    """Noise collapse and prior-precision runaway of a head."""
+def diagnose(head: Head, psi: Tensor | None = None, y: Tensor | None = None) -> Diagnosis:
+    """Noise collapse, prior-precision runaway and attenuation of a head."""
     if not head.objective.batches:
         text = f"Method {head.method!r} binds the belief to the posterior: nothing is left free."
         return Diagnosis(None, None, text)
@@ -57,8 +66,9 @@ def diagnose(head: Head, psi: Tensor | None = None) -> Diagnosis:
     share = _noise_share(factor, belief, features) if isinstance(factor, Gaussian) else None
     learned = head.objective.prior is log_evidence and head.log_alpha.requires_grad
     runaway = _runaway(belief) if learned else None
-    lines = [_noise_words(share), _alpha_words(runaway, head.log_alpha.exp())]
-    return Diagnosis(share, runaway, "\n".join(line for line in lines if line))
+    hard = None if share is None or psi is None or y is None else _hard_weight(head, psi, y)
+    lines = [_noise_words(share), _alpha_words(runaway, head.log_alpha.exp()), _hard_words(hard)]
+    return Diagnosis(share, runaway, "\n".join(line for line in lines if line), hard)
 
 
 def _noise_share(factor: Gaussian, belief: Belief, psi: Tensor | None) -> Tensor | None:
@@ -67,6 +77,20 @@ def _noise_share(factor: Gaussian, belief: Belief, psi: Tensor | None) -> Tensor
     spread = belief.cov.trace() if psi is None else belief.cov.quad(psi).mean(-1)
     s2 = factor.var[..., 0]
     return s2 / (s2 + spread)
+
+
+def _hard_weight(head: Head, psi: Tensor, y: Tensor) -> Tensor:
+    """The residual r_n moves the features by r_n / V_n: what is left of 1 / V_n where r_n is large.
+
+    V_n is compared with the largest residuals' own rows, so a noise shared by all rows gives 1.
+    """
+    p = head.problem(psi, y)
+    at = head.message(psi)
+    weight = 1 / (gaussian(p.factor, "diagnose").var + at.var)
+    size = (p.y - at.mean).abs()
+    n = size.shape[-1]
+    hard = size >= size.kthvalue(n - int(HARD * n), -1, keepdim=True).values
+    return (weight * hard).sum(-1) / hard.sum(-1) / weight.mean(-1)
 
 
 def _runaway(belief: Belief) -> Tensor | None:
@@ -91,6 +115,21 @@ def _noise_words(share: Tensor | None) -> str:
         "split between noise and belief is not identified and the residuals may be "
         "interpolated. Reimpose the binding: scroll.refit(head, psi, y), or train with "
         "method='closed'; in a deep network, try beta=0.5."
+    )
+
+
+def _hard_words(weight: Tensor | None) -> str:
+    if weight is None:
+        return ""
+    low = float(weight.min())
+    if low >= LIGHT:
+        return f"Hard rows: move the features with {low:.2g} of the average weight. Healthy."
+    return (
+        f"Attenuation: the tenth of the rows with the largest residuals moves the features with "
+        f"only {low:.2g} of the average weight 1/V, because their variance has grown instead. A "
+        "body that is trained through the head may give up on them: use beta=0.5, "
+        "covariance='none', or for labels likelihood='ova', which has no such channel. On fixed "
+        "features it is no fault."
     )
 
 

@@ -243,13 +243,14 @@ class Head(nn.Module):
         model.log_noise.copy_(residual.square().mean(-1).sqrt().log())
         return self
 
-    def diagnose(self, psi: Tensor | None = None) -> Diagnosis:
-        """The two non-identifications of a freed belief, in words (Cor. pathologies).
+    def diagnose(self, psi: Tensor | None = None, y: Tensor | None = None) -> Diagnosis:
+        """What can go wrong with a freed belief: noise collapse, runaway, attenuation.
 
         Args:
             psi: features to measure the spread on; without them, features of unit mean square.
+            y: their targets, to tell whether rows with large residuals still train a body.
         """
-        return diagnose(self, psi)
+        return diagnose(self, psi, y)
 
     def problem(self, psi: Tensor, y: Tensor) -> Problem:
         """What the objective sees: features (..., 1, N, H), targets (..., K, N)."""

