@@ -63,37 +63,44 @@ def batches():
         yield rows[rows < FIRST] if step == 5 else rows[:1] if step == STEPS - 1 else rows
 
 
-def trained(loss, parts, choose):
+def trained(loss, parts, choose, head=None):
+    """With a head, its prior's gradient is found at every third step and added at all."""
+    prior = head and scroll.PriorGradient(head, N)
     sgd = torch.optim.SGD([p for p in parts.parameters() if p.requires_grad], 0.05, 0.9)
-    for rows in batches():  # not Adam, which would not tell a gradient from its double
+    for i, rows in enumerate(batches()):  # not Adam: it cannot tell a gradient from its double
         sgd.zero_grad()
         loss(*choose(rows)).sum().backward()
+        if prior:
+            if i % 3 == 0:
+                prior.find()
+            prior.add()
         sgd.step()
     return {k: v.detach() for k, v in parts.named_parameters()}
 
 
-def alone(name, weigh):
+def alone(name, weigh, apart=False):
     """In one process, by the head's own loss."""
     (body, head), (x, y), w = model(name), table(name), weights() if weigh else None
 
     def loss(rows):
-        return head.loss(body(x[rows]), y[rows], N, None if w is None else w[rows])
+        return head.loss(body(x[rows]), y[rows], N, None if w is None else w[rows], not apart)
 
-    return trained(loss, nn.ModuleDict({"body": body, "head": head}), lambda rows: (rows,))
+    both = nn.ModuleDict({"body": body, "head": head})
+    return trained(loss, both, lambda rows: (rows,), head if apart else None)
 
 
-def together(rank, name, weigh):
+def together(rank, name, weigh, apart=False):
     """The same with a shard a rank, under DDP."""
     body, head = model(name)
     shard = SHARDS[rank]
     x, y, w = (t[shard] for t in (*table(name), weights()))
-    part = ours.Loss(body, head, ours.total(len(x)))
+    part = ours.Loss(body, head, ours.total(len(x)), prior=not apart)
 
     def choose(rows):
         own = rows[(rows >= shard.start) & (rows < shard.stop)] - shard.start
         return (x[own], y[own], w[own]) if weigh else (x[own], y[own])
 
-    return trained(DistributedDataParallel(part), part, choose)
+    return trained(DistributedDataParallel(part), part, choose, head if apart else None)
 
 
 def weights():
@@ -222,6 +229,7 @@ def live(rank, folder, told):
             "gloo", f"file://{folder}/meet", timedelta(seconds=60), world_size=2, rank=rank
         )
         found = {f"train {n} {w}": together(rank, n, w) for n, w in TRAINED}
+        found["apart"] = together(rank, "full", False, apart=True)
         for name, how in REFITS:
             y, rows = table(name)[1], SHARDS[rank]
             found[f"refit {name} {how}"] = bound(ours.refit, name, rows, y, how)
@@ -268,6 +276,8 @@ def test_two_ranks_are_one_process(ranks):
         first, second = (found[f"train {name} {weigh}"] for found in ranks)
         alike(first, second, 0)
         alike(first, alone(name, weigh), 1e-9)
+    alike(ranks[0]["apart"], ranks[1]["apart"], 0)
+    alike(ranks[0]["apart"], alone("full", False, apart=True), 1e-9)
     for name, how in REFITS:
         first, second = (found[f"refit {name} {how}"] for found in ranks)
         alike(first, second, 0)

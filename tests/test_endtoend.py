@@ -7,8 +7,11 @@ from sklearn.metrics import log_loss
 from typer.testing import CliRunner
 
 from scroll.bench import endtoend, paper, records, vision
+from scroll.bench.deep import LABELS, Fitted
 from scroll.bench.endtoend import END_TO_END, shown
+from scroll.bench.images import Pictures, moments
 from scroll.bench.report import report
+from scroll.bench.vision import Unit
 from scroll.cli import app
 
 
@@ -130,3 +133,38 @@ def test_the_body_of_a_package_is_frozen_or_tuned():
     assert endtoend._pretrained("scratch") is None
     with torch.no_grad():
         assert body(torch.zeros(2, 3, 64, 64)).shape == (2, body.features)
+
+
+def test_what_a_diagnosis_says_has_a_table(tmp_path):
+    said = {"noise_share": 0.02, "hard_weight": 0.1}
+    lines = [
+        {"fit": Unit("cifar10", "gaussreg-diag", 0).fit(), "metrics": {"nll": 1.0, **said}},
+        {"fit": Unit("cifar10", "ova-none", 0).fit(), "metrics": {"nll": 0.2}},
+    ]
+    records.append(records.file_of(tmp_path, "cifar10"), lines)
+    _, found = shown("cifar", tmp_path, None)
+    assert list(found.blocks[0]) == ["GaussReg-Diag"]
+    assert found.blocks[0]["GaussReg-Diag"]["Weight of hard rows"].mean == 0.1
+    out = tmp_path / "tables"
+    words = ["bench", "cifar", "--tables", "--compare", "--results", str(tmp_path), "-o", str(out)]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert "GaussReg-Diag" in (out / "diagnosis_cifar.md").read_text()
+
+
+@pytest.mark.parametrize("method", ["gaussreg-diag", "ova-diag", "softmax"])
+def test_a_head_that_has_an_answer_gives_it(method):
+    """Of least squares with a covariance; a probit has no such channel, a softmax no belief."""
+    torch.set_default_dtype(torch.float32)
+    g = torch.Generator().manual_seed(0)
+    x = torch.randint(0, 256, (40, 3, 8, 8), generator=g, dtype=torch.uint8)
+    rows = Pictures(x, torch.randint(10, (40,), generator=g))
+
+    class Body(torch.nn.Module):
+        features = 12
+
+        def forward(self, x):
+            return x.reshape(len(x), 12, -1).mean(-1)
+
+    head = LABELS[method](12, 10, 40)
+    said = vision._health(Fitted(Body(), head, moments(x)), rows)
+    assert set(said) == ({"noise_share", "hard_weight"} if method == "gaussreg-diag" else set())

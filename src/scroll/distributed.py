@@ -86,11 +86,15 @@ class Loss(nn.Module):
         head: of a method that trains on a part of the rows.
         total: rows in the whole training set, `total(len(shard))`.
         group: the ranks that share it, as for DistributedDataParallel.
+        prior: False leaves the prior term out, for `scroll.PriorGradient` on every rank.
     """
 
-    def __init__(self, body: nn.Module, head: Head, total: int, group: Group = None):
+    def __init__(
+        self, body: nn.Module, head: Head, total: int, group: Group = None, prior: bool = True
+    ):
         super().__init__()
         self.body, self.head, self.total, self.group = body, head, total, group
+        self.prior = prior
         sizes = [(name, tuple(p.shape), p.dtype) for name, p in self.named_parameters()]
         wrong = _caught(self._check)
         agree({**_kind(head), "total": total, "parameters": _brief(sizes)}, 0, wrong, group)
@@ -134,7 +138,9 @@ class Loss(nn.Module):
         if share != 1:
             ones = psi[0].new_full(psi[0].shape[:-1], share)
             weight = ones if weight is None or n == 0 else weight * share
-        return self.head.loss(psi[0], y, self.total, weight)
+        loss = self.head.loss(psi[0], y, self.total, weight, self.prior)
+        # without the prior nothing moves alpha, but the ranks wait for a gradient of everything
+        return loss if self.prior else loss + 0 * self.head.log_alpha.sum(-1)
 
     def _seen(self, x: Tensor, y: Tensor) -> Tensor:
         """Features that the head takes, with targets that it takes."""

@@ -176,7 +176,35 @@ def cifar(
     found = table(
         "appendix_cifar", title, tuple(columns), blocks, show_se=True, greatest=("Accuracy",)
     )
-    return [found]
+    return [found, *_health("cifar", {x: (m, None) for x, m in every.items()}, records, seeds)]
+
+
+def _health(
+    name: str,
+    fits: Mapping[str, tuple[str, str | None]],
+    records: Sequence[Record],
+    seeds: Sequence[int],
+) -> list[Table]:
+    """What `diagnose` says of those heads that have an answer, by method and condition."""
+    columns = {"Noise / variance": "noise_share", "Weight of hard rows": "hard_weight"}
+    rows: dict[Label, Mapping[str, Values]] = {
+        label: found
+        for label, (method, condition) in fits.items()
+        if any(
+            (
+                found := {
+                    column: _values(records, method, metric, seeds, condition=condition)
+                    for column, metric in columns.items()
+                }
+            ).values()
+        )
+    }
+    title = (
+        "What diagnose() says on training pictures: the noise's share of the variance, and 1/V of "
+        "the tenth with the largest residuals over that of all, of the worst output"
+    )
+    made = table(f"diagnosis_{name}", title, tuple(columns), [Block(rows, None)], show_se=True)
+    return [made] if rows else []
 
 
 def ensemble(
@@ -214,7 +242,14 @@ def faces(
         if wants(method)
     }  # fmt: skip
     title = "UTKFace, age in years at 64 pixels: ResNet-18 from scratch, EfficientNet-Lite0 else"
-    return [table("appendix_utkface_e2e", title, tuple(named), [Block(rows)], show_se=True)]
+    fits = {
+        f"{label}, {TITLES[condition]}": (method, None if condition == "scratch" else condition)
+        for condition in CONDITIONS
+        for label, method in FACES.items()
+        if wants(method)
+    }
+    found = table("appendix_utkface_e2e", title, tuple(named), [Block(rows)], show_se=True)
+    return [found, *_health("utkface_e2e", fits, records, seeds)]
 
 
 END_TO_END = {
