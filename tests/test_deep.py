@@ -132,6 +132,21 @@ def test_a_step_is_what_a_plain_loop_does():
         torch.testing.assert_close(p, q, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("anneal", [False, True])
+def test_the_rate_of_a_head_falls_where_it_is_told_to(anneal):
+    rows = pictures()
+    body, head = Small(), LABELS["ova-full"](6, 10, 48)
+    course = Course(batch=8, compile=False, anneal_head=anneal)
+    step = Step(Fitted(body, head, moments(rows.x)), rows, course)
+    before = [[p.clone() for p in part.parameters()] for part in (body, head)]
+    step(torch.arange(8), 1.0)  # the last of all
+    still = [
+        all(torch.equal(p, q) for p, q in zip(part.parameters(), old, strict=True))
+        for part, old in zip((body, head), before, strict=True)
+    ]
+    assert still == [True, anneal]
+
+
 def test_a_frozen_body_stays_as_it_is():
     rows = pictures()
     body, head = Small(), LABELS["ova-full"](6, 10, 48)

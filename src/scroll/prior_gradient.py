@@ -35,22 +35,22 @@ class PriorGradient:
     def __init__(self, head: Head, total: int):
         self.head, self.total = head, total
         self.parameters: list[nn.Parameter] = [p for p in head.parameters() if p.requires_grad]
-        self.kept = [torch.zeros_like(p) for p in self.parameters]
-        self.found = False
+        self.kept: list[Tensor] = []  # made where the parameters are by then
 
     def find(self) -> None:
         """Find the gradient where the head is now."""
+        self.kept = self.kept or [torch.zeros_like(p) for p in self.parameters]
         with torch.enable_grad(), torch.autocast(self.kept[0].device.type, enabled=False):
             loss: Tensor = self.head.prior_loss(self.total).sum()
             fresh: Any = torch.autograd.grad(loss, self.parameters, allow_unused=True)
         for kept, new in zip(self.kept, fresh, strict=True):
             if new is not None:
                 kept.copy_(new)
-        self.found = True
 
     def add(self) -> None:
         """Add what was found last to the gradients, before the optimiser's step."""
-        must(self.found, "find", "be called before `add`", "no call", "Call it at the first step.")
+        told = bool(self.kept)
+        must(told, "find", "be called before `add`", "no call", "Call it at the first step.")
         for p, kept in zip(self.parameters, self.kept, strict=True):
             if p.grad is None:
                 p.grad = kept.clone()

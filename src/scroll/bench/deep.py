@@ -34,6 +34,7 @@ class Course:
     batch: int = 128
     lr: float = 0.1
     head_lr: float = 1e-3
+    anneal_head: bool = False  # let the head's rate fall as the body's does
     momentum: float = 0.9
     weight_decay: float = 5e-4
     frozen: bool = False  # train the head alone, on the features of the pictures as they are
@@ -155,16 +156,17 @@ class Step:
     def __init__(self, now: Fitted, rows: Pictures, course: Course):
         device = rows.x.device
         self.now, self.rows, self.course = now, rows, course
-        self.rate = torch.tensor(course.lr, device=device)
+        self.rates = torch.tensor([course.lr, course.head_lr], device=device)
+        body_rate, head_rate = self.rates.unbind()
         fused = device.type == "cuda"
         self.optimisers: list[torch.optim.Optimizer] = [
-            torch.optim.Adam(now.head.parameters(), course.head_lr, fused=fused, capturable=fused)
+            torch.optim.Adam(now.head.parameters(), head_rate, fused=fused, capturable=fused)
         ]
         if not course.frozen:
             self.optimisers.append(
                 torch.optim.SGD(
                     now.body.parameters(),
-                    self.rate,
+                    body_rate,
                     course.momentum,
                     weight_decay=course.weight_decay,
                     nesterov=True,
@@ -182,7 +184,10 @@ class Step:
 
     def __call__(self, index: Tensor, done: float) -> None:
         """A step, when a share `done` of all steps has been done."""
-        self.rate.fill_(self.course.lr * (1 + cos(pi * done)) / 2)
+        left, course = (1 + cos(pi * done)) / 2, self.course
+        body_rate, head_rate = self.rates.unbind()
+        body_rate.fill_(course.lr * left)
+        head_rate.fill_(course.head_lr * (left if course.anneal_head else 1))
         self.index.copy_(index)
         self._run(self.prior is not None and self.calls % self.course.prior_every == 0)
         self.calls += 1

@@ -100,7 +100,7 @@ def trained(
     lines, kept = [], {}
     for method, worth, probs in (_labels if labels else _numbers)(unit, found, data):
         fit = unit._replace(method=method).fit()
-        lines.append({"fit": fit, "metrics": worth, "epoch": found.epoch})
+        lines.append({"fit": fit, "metrics": worth, "val": found.score, "epoch": found.epoch})
         if method in KEPT:
             kept[method] = probs
     return found, lines, kept
