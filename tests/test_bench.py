@@ -599,7 +599,8 @@ def expected(row, name, metric, asked):
     """What a row reads on a set, seed by seed."""
     method = METHODS[TRAINED_AS.get(row.method, row.method)]
     fit = {"set": name, "method": row.method, **row.at(name)}
-    fit = {k: v for k, v in fit.items() if (k, v) != ("batch", 0)}  # all rows, as usual
+    usual = Setting._field_defaults  # which records leave out
+    fit = {k: v for k, v in fit.items() if k not in usual or v != usual[k]}
     bare = method.raw or fit.get("depth") == 0
     fit["architecture"] = "none" if bare else fit.get("architecture", ARCHITECTURES[0])
     knob = fit.get("knob", method.knobs(name)[0])
