@@ -1,6 +1,7 @@
 """The two non-identifications, provoked and named."""
 
 import numpy as np
+import pytest
 import torch
 
 from scroll import ClassificationHead, RegressionHead
@@ -134,3 +135,8 @@ def test_each_class_of_least_squares_is_looked_at():
     head = ClassificationHead(H, 3, "gaussreg", "diag")
     psi, y = torch.randn(90, H), torch.randint(3, (90,))
     assert head.diagnose(psi, y).hard_weight.shape == (3,)
+
+
+def test_targets_without_features_are_refused():
+    with pytest.raises(ValueError, match="`psi` must be given with y, but got None"):
+        RegressionHead(H).diagnose(y=torch.zeros(5))

@@ -98,3 +98,8 @@ def test_added_before_it_is_found():
 def test_a_belief_bound_to_the_data_has_no_prior_by_itself():
     with pytest.raises(ValueError, match="`method` must train on a part of the rows"):
         PriorGradient(RegressionHead(4, method="closed"), 90).find()
+
+
+def test_no_rows_at_all():
+    with pytest.raises(ValueError, match="`total` must be the number of training rows, but got 0"):
+        PriorGradient(RegressionHead(4), 0).find()

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ._value import cast
 from .beliefs import Belief
+from .checks import must
 from .covariances import Point
 from .factors import Gaussian
 from .objectives import log_evidence
@@ -58,6 +59,7 @@ class Diagnosis:
 @torch.no_grad()
 def diagnose(head: Head, psi: Tensor | None = None, y: Tensor | None = None) -> Diagnosis:
     """Noise collapse, prior-precision runaway and attenuation of a head."""
+    must(psi is not None or y is None, "psi", "be given with y", "None", "Pass body(x).")
     if not head.objective.batches:
         text = f"Method {head.method!r} binds the belief to the posterior: nothing is left free."
         return Diagnosis(None, None, text)

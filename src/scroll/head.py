@@ -174,6 +174,7 @@ class Head(nn.Module):
             repr(self.method),
             "Use method 'scroll'.",
         )
+        must(total > 0, "total", "be the number of training rows", total, f"Pass {_whole()}.")
         like = self.log_alpha
         psi = like.new_zeros(*self.replicates, 1, 0, self.in_features)
         problem = self._problem(psi, like.new_zeros(*like.shape, 0))
