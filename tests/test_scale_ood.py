@@ -319,3 +319,25 @@ def test_steps_are_shorter_where_rows_are_long(monkeypatch):
         unit = Unit(work, [Group("relu", 0, None, 0)])
         fitting._trained(unit, fitting._start(unit, data), data, None)
     assert rates == [0.03, 0.03 / 4]
+
+
+@pytest.mark.parametrize("name", ["scroll-none", "scroll-full", "closed-full", "mvn", "vbll"])
+def test_where_steps_are_short_a_noise_starts_at_the_spread(name):
+    """Which short steps could not reach within a run: faces are 20 years apart."""
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(50, 6)), 20 * rng.normal(size=50)
+    data = folds(Table("home", x, y, [f"x{i}" for i in range(6)]), (0, 1))
+    spread = data.train.y.std(-1)
+    method = METHODS[name]
+
+    def variance(short):
+        made = Setting("home", name, short_steps=short, width=8)
+        net = prepared(method, made, ["relu"] * 2, [0, 1], [1.0, 1.0], data.train)
+        return net.head.offset[:, 1].exp() if name == "mvn" else noise(net.head).exp()[:, 0] ** 2
+
+    def noise(head):
+        return head.log_noise if name == "vbll" else head.likelihood.log_noise
+
+    np.testing.assert_allclose(variance(True).detach(), spread**2, rtol=1e-5)
+    if name.startswith(("scroll", "mvn")):
+        np.testing.assert_allclose(variance(False).detach(), 1)

@@ -117,6 +117,9 @@ def prepared(
         return network(method, setting, inputs, architectures if lead else architectures[0], lead)
 
     made = stack(make, seeds)
+    if setting.short_steps:  # too short for a noise of one to grow to any spread of the targets
+        with torch.no_grad():
+            _at_spread(made.head, rows.y.std(-1).log()[:, None])
     if method.turn is not None:
         with torch.no_grad():
             method.turn(made.head, torch.tensor([k or 0.0 for k in knobs]), rows)
@@ -191,17 +194,26 @@ def _spread_as_noise(head: Any, knobs: Tensor, rows: Rows) -> None:
     A posterior under too little noise interpolates at the very first step, before the noise
     can follow; a free belief is not bound to it and starts from one.
     """
-    log_noise = rows.y.std(-1).log()[:, None]
-    head.likelihood.log_noise.copy_(log_noise)
-    if head.log_site_noise is not None:
-        head.log_site_noise.copy_(log_noise)
+    _at_spread(head, rows.y.std(-1).log()[:, None])
+
+
+def _at_spread(head: Any, log_spread: Tensor) -> None:
+    """Start the noise of any head at a spread, (R, 1)."""
+    if isinstance(head, MeanVariance):
+        head.offset[..., 1:] = 2 * log_spread
+    elif isinstance(head, Variational):
+        head.log_noise.copy_(log_spread)
+    else:
+        head.likelihood.log_noise.copy_(log_spread)
+        if head.log_site_noise is not None:
+            head.log_site_noise.copy_(log_spread)
 
 
 def _turn_weight_and_noise(head: Any, knobs: Tensor, rows: Rows) -> None:
     """The same start for VBLL, whose optimum is the posterior too: where its noise starts far
     below the residuals, its belief collapses before the noise can grow."""
     head.weight.copy_(knobs)
-    head.log_noise.copy_(rows.y.std(-1).log()[:, None])
+    _at_spread(head, rows.y.std(-1).log()[:, None])
 
 
 def _spread_as_scale(head: Any, knobs: Tensor, rows: Rows) -> None:

@@ -21,9 +21,9 @@ from .softmax import averaged, normal_draws
 CLASSES = 10
 HEALTH = 5000  # training pictures that a diagnosis looks at
 KEPT = ("ova-none", "softmax")  # whose probabilities are kept, to be averaged over seeds
-CONDITIONS = {  # of UTKFace: how its body starts, and how it is trained
-    "scratch": Course(),
-    "frozen": Course(frozen=True),
+CONDITIONS = {  # how a body starts, and how it is trained
+    "scratch": Course(anneal_head=True),
+    "frozen": Course(frozen=True, anneal_head=True, head_lr=3e-3),
     "tuned": Course(),
 }
 
