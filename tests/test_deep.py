@@ -1,5 +1,7 @@
 """Networks trained through: pictures, the step, what is kept, and what the prior costs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -208,7 +210,7 @@ def parts(labels, seed=0):
 
 def test_a_softmax_brings_its_posterior_along():
     unit = Unit("cifar10", "softmax", 0)
-    found, lines, kept = vision.trained(unit, parts(True), QUICK, Small)
+    found, lines, kept = vision.trained(unit, parts(True), [QUICK], Small)
     assert [line["fit"]["method"] for line in lines] == ["softmax", "softmax-laplace"]
     data = parts(True)
     y = data.test.y
@@ -234,7 +236,7 @@ def test_a_softmax_brings_its_posterior_along():
 @pytest.mark.parametrize("name", ["scroll-full", "map", "mvn"])
 def test_ages_are_measured_in_years(name):
     data = parts(False)
-    found, (line,), _ = vision.trained(Unit("faces", name, 0), data, QUICK, Small)
+    found, (line,), _ = vision.trained(Unit("faces", name, 0), data, [QUICK], Small)
     with torch.no_grad():
         p = found.head(found.features(data.test.x))
     error = 10 * (p.mean.reshape(-1) - data.test.y)
@@ -245,9 +247,21 @@ def test_ages_are_measured_in_years(name):
         torch.testing.assert_close(noise[0], held.square().mean().sqrt(), rtol=1e-4, atol=0)
 
 
+@pytest.mark.parametrize("name", ["scroll-diag", "map"])
+def test_of_two_courses_the_better_one_counts(name):
+    """By held-out pictures; and each starts anew, so that the order is no matter."""
+    data, unit = parts(False), Unit("faces", name, 0)
+    ways = [replace(QUICK, head_lr=lr) for lr in (1e-3, 3e-2)]
+    alone = [vision.trained(unit, data, [way], Small)[1][0] for way in ways]
+    better = min(alone, key=lambda line: line["val"])
+    assert alone[0]["val"] != alone[1]["val"]
+    for both in (ways, ways[::-1]):
+        assert vision.trained(unit, data, both, Small)[1] == [better]
+
+
 def test_a_run_goes_on_where_it_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(vision, "parts", lambda name, places, seed, device: parts(True, seed))
-    monkeypatch.setattr(vision, "CONDITIONS", {"scratch": QUICK})
+    monkeypatch.setattr(vision, "CONDITIONS", {"scratch": (QUICK,)})
     which = list(vision.units("cifar10", ["ova-none", "softmax"], [0, 1], ["scratch"]))
     run = lambda some: vision.run(
         some, tmp_path, [tmp_path], torch.device("cpu"), lambda text: None, lambda condition: Small

@@ -21,10 +21,10 @@ from .softmax import averaged, normal_draws
 CLASSES = 10
 HEALTH = 5000  # training pictures that a diagnosis looks at
 KEPT = ("ova-none", "softmax")  # whose probabilities are kept, to be averaged over seeds
-CONDITIONS = {  # how a body starts, and how it is trained
-    "scratch": Course(anneal_head=True),
-    "frozen": Course(frozen=True, anneal_head=True, head_lr=3e-3),
-    "tuned": Course(),
+CONDITIONS = {  # how a body starts, and how it is trained: where in two ways, by the better one
+    "scratch": (Course(anneal_head=True),),
+    "frozen": tuple(Course(frozen=True, anneal_head=True, head_lr=lr) for lr in (1e-3, 3e-3)),
+    "tuned": (Course(),),
 }
 
 
@@ -82,25 +82,34 @@ def units(name: str, methods: list[str], seeds: list[int], conditions: list[str]
 def trained(
     unit: Unit,
     data: Parts,
-    course: Course | None = None,
+    courses: Sequence[Course] = (),
     body: Callable[[], Any] | None = None,
     watch: Callable[[int, float], None] = lambda epoch, score: None,
 ) -> tuple[Fitted, list[dict[str, Any]], dict[str, Tensor]]:
-    """Train a unit; its records, and probabilities that are worth keeping."""
-    torch.manual_seed(unit.seed)
+    """Train a unit, by the course that held-out pictures score best.
+
+    Its records, and probabilities that are worth keeping.
+    """
     labels = unit.set == "cifar10"
     device, n = data.train.x.device, len(data.train.y)
-    network: Any = (body or (lambda: ResNet18(small=labels)))().to(device)
-    make = (LABELS if labels else NUMBERS)[unit.method]
-    head: Any = make(network.features, CLASSES, n).to(device)
-    course = course or CONDITIONS[unit.condition]
-    found = deep.fit(network, head, data.train, data.held, course, watch)
+
+    def by(course: Course) -> Fitted:
+        torch.manual_seed(unit.seed)
+        network: Any = (body or (lambda: ResNet18(small=labels)))().to(device)
+        make = (LABELS if labels else NUMBERS)[unit.method]
+        head = make(network.features, CLASSES, n).to(device)
+        return deep.fit(network, head, data.train, data.held, course, watch)
+
+    ways = [(by(course), course) for course in courses or CONDITIONS[unit.condition]]
+    found, course = min(ways, key=lambda way: way[0].score)
     if unit.method == "map":
+        head: Any = found.head
         head.fit_noise(found.features(data.held.x), data.held.y)
     lines, kept = [], {}
     for method, worth, probs in (_labels if labels else _numbers)(unit, found, data):
         fit = unit._replace(method=method).fit()
-        lines.append({"fit": fit, "metrics": worth, "val": found.score, "epoch": found.epoch})
+        how = {"val": found.score, "epoch": found.epoch, "head_lr": course.head_lr}
+        lines.append({"fit": fit, "metrics": worth, **how})
         if method in KEPT:
             kept[method] = probs
     return found, lines, kept
