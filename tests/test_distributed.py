@@ -133,6 +133,19 @@ REFITS = [(name, how) for name in HEADS for how in ("tensor", "stream", "weights
 TRAINED = [*((name, False) for name in HEADS if name != "gaussreg"), ("full", True)]
 
 
+def normed(rank, dim):
+    """What a normalising layer has counted after a step of which one rank has no row."""
+    torch.manual_seed(0)
+    norm = nn.BatchNorm1d(D) if dim == 1 else nn.Sequential(nn.BatchNorm2d(D), nn.Flatten())
+    body = nn.Sequential(norm, nn.Linear(D if dim == 1 else 4 * D, H))
+    loss = ours.Loss(body, RegressionHead(H), N)
+    x = 10 + torch.randn(8, D, *(() if dim == 1 else (2, 2)), generator=seeded(7))
+    rows = slice(0, 0 if rank == 0 else 8)
+    loss(x[rows], torch.ones(8)[rows]).backward()
+    assert all(m.training for m in body.modules())
+    return {"mean": (norm if dim == 1 else norm[0]).running_mean.clone()}
+
+
 def grown(rank):
     """More rows later, on all ranks."""
     psi, (_, y) = torch.randn(N, H, generator=seeded(3)), table("full")
@@ -153,9 +166,9 @@ def loss_of(rank, *, features=H, classes=K, dtype=torch.float64, total=N, method
     return ours.Loss(body, ClassificationHead(features, classes).to(dtype), total)
 
 
-def step(rank, x=None, y=None, **how):
+def step(rank, x=None, y=None, weight=None, **how):
     good = torch.zeros(5, D), torch.zeros(5, dtype=torch.long)
-    loss_of(rank, **how)(good[0] if x is None else x, good[1] if y is None else y)
+    loss_of(rank, **how)(good[0] if x is None else x, good[1] if y is None else y, weight)
 
 
 def refitted(rank, width=H, rows=5, classes=K, dtype=torch.float64, last=0.0, same=True):
@@ -174,6 +187,23 @@ def half_a_checkpoint(rank, folder="."):
     path = Path(folder) / f"rank{rank}.safetensors"
     checkpoint.save(path, 7, adam=adam)  # only the first rank writes
     checkpoint.resume(path, adam=adam)
+
+
+def another_checkpoint(rank, folder="."):
+    """Of the same step, but of another run: the first rank writes both."""
+    for k in range(2):
+        adam = torch.optim.Adam([nn.Parameter(torch.zeros(2))], lr=0.1 + k)
+        checkpoint.save(Path(folder) / f"other{k}.safetensors", 7, adam=adam)
+    dist.barrier()
+    checkpoint.resume(Path(folder) / f"other{rank}.safetensors", adam=adam)
+
+
+def unlike_parts(rank, folder="."):
+    """A file that fits the parts of one rank only."""
+    path = Path(folder) / "unlike.safetensors"
+    checkpoint.save(path, 7, net=nn.Linear(2, 1))
+    dist.barrier()
+    checkpoint.resume(path, net=nn.Linear(2 + rank, 1))
 
 
 NAN = torch.full((5, D), torch.nan, dtype=torch.float64)
@@ -206,7 +236,15 @@ WRONG = {
     "refit: nan": (lambda r: refitted(r, last=(0.0, torch.nan)[r]), "`psi` must be finite"),
     "refit: heads": (lambda r: refitted(r, same=False), "`head` must have the same parameters"),
     "refit: nothing": (lambda r: ours.refit(model("full")[1], []), "`features` must give at least"),
-    "checkpoint": (half_a_checkpoint, "got step 7 on rank 0, step 0 on rank 1"),
+    "rows refused": (lambda r: ours.total(True), "`rows` must be a number of rows, zero or more"),
+    "weight": (lambda r: step(r, weight=torch.ones(5) - 2 * r), "`weight` must be zero or pos"),
+    "weights": (lambda r: step(r, weight=torch.ones(5 + r)), "`weight` must have shape (5,)"),
+    "weight of one": (lambda r: step(r, weight=(None, torch.ones(5))[r]), "`weight` must be the s"),
+    "no tensor": (lambda r: step(r, {"ids": 1} if r else None), "`x` must be a torch.Tensor"),
+    "no target": (lambda r: step(r, None, [0] * 5 if r else None), "`y` must be a torch.Tensor"),
+    "checkpoint": (half_a_checkpoint, "on rank 0, no file on rank 1"),
+    "checkpoints": (another_checkpoint, "`checkpoint` must be the same on every rank"),
+    "parts": (unlike_parts, "unlike.safetensors` must fit this net, but got"),
 }  # fmt: skip
 
 
@@ -236,6 +274,10 @@ def live(rank, folder, told):
         everything = (slice(0, 0), slice(0, N))[rank]
         found["empty"] = bound(ours.refit, "full", everything, table("full")[1], "stream")
         found["grown"] = grown(rank)
+        hollow = torch.zeros(0, H), torch.zeros(0)
+        found["hollow"] = described(ours.refit(HEADS["full"](), [hollow, *([] if rank else [
+            (torch.ones(5, H), torch.ones(5)), hollow])]))  # fmt: skip
+        found["normed"] = [normed(rank, dim) for dim in (1, 2)]
         found["wrong"] = {name: said(run, rank) for name, (run, _) in WRONG.items()}
         dist.destroy_process_group()
         torch.save(found, f"{folder}/{rank}.pt")
@@ -288,6 +330,11 @@ def test_two_ranks_are_one_process(ranks):
         alike(found["grown"], whole, 1e-9)
         for name, (_, want) in WRONG.items():
             assert want in found["wrong"][name], name
+    alike(ranks[0]["hollow"], ranks[1]["hollow"], 0)
+    for dim in range(2):  # one counted its rows, the other nothing
+        first, second = (found["normed"][dim]["mean"] for found in ranks)
+        assert (first == 0).all()
+        assert ((second > 0.9) & (second < 1.1)).all()
 
 
 def test_one_process_needs_no_group():

@@ -1,9 +1,10 @@
 """The prior's part of a loss, and its gradient kept between steps."""
 
+import numpy as np
 import pytest
 import torch
 
-from scroll import ClassificationHead, CountHead, PriorGradient, RegressionHead
+from scroll import ClassificationHead, CountHead, PriorGradient, RegressionHead, checkpoint
 
 HEADS = {
     "full": lambda: ClassificationHead(4, 3, covariance="full"),
@@ -103,3 +104,58 @@ def test_a_belief_bound_to_the_data_has_no_prior_by_itself():
 def test_no_rows_at_all():
     with pytest.raises(ValueError, match="`total` must be the number of training rows, but got 0"):
         PriorGradient(RegressionHead(4), 0).find()
+
+
+def test_a_checkpoint_goes_on_with_what_was_found(tmp_path):
+    """Also where the step is none at which it is found anew."""
+    (head, psi, y), path = given("full"), tmp_path / "run.safetensors"
+
+    def go(head, prior, steps):
+        for i in steps:
+            head.zero_grad()
+            head.loss(psi, y, total=90, prior=False).backward()
+            if i % 16 == 0:
+                prior.find()
+            prior.add()
+            with torch.no_grad():
+                for p in head.parameters():
+                    p.sub_(0.1 * p.grad)
+        return head.state_dict()
+
+    prior = PriorGradient(head, 90)
+    go(head, prior, range(20))
+    checkpoint.save(path, 20, head=head, prior=prior)
+    whole = {k: v.clone() for k, v in go(head, prior, range(20, 30)).items()}
+    other, *_ = given("full")
+    again = PriorGradient(other, 90)
+    assert checkpoint.resume(path, head=other, prior=again) == 20
+    torch.testing.assert_close(go(other, again, range(20, 30)), whole, rtol=0, atol=0)
+    narrow = PriorGradient(RegressionHead(4), 90)
+    with pytest.raises(ValueError, match="must fit this prior, but got `state` must hold tensors"):
+        checkpoint.resume(path, head=other, prior=narrow)
+
+
+@pytest.mark.parametrize("total", [None, 9.5, float("inf"), "90", True, torch.ones(3), -1])
+def test_a_number_of_rows_that_is_none(total):
+    head, psi, y = given("full")
+    for use in (
+        lambda: head.prior_loss(total),
+        lambda: head.loss(psi, y, total=total),
+        lambda: PriorGradient(head, total),
+    ):
+        with pytest.raises(ValueError, match="`total` must be the number of training rows"):
+            use()
+
+
+def test_a_number_of_rows_of_another_kind():
+    head, psi, y = given("full")
+    assert head.loss(psi, y, total=np.int64(90)) == head.loss(psi, y, total=90)
+    assert head.prior_loss(torch.tensor(90)).equal(head.prior_loss(90))
+
+
+def test_a_head_with_no_prior_to_find():
+    with pytest.raises(ValueError, match="`head` must be a scroll head, but got Linear"):
+        PriorGradient(torch.nn.Linear(2, 1), 5)
+    frozen = RegressionHead(4).requires_grad_(False)
+    with pytest.raises(ValueError, match="`head` must have parameters that learn, but got none"):
+        PriorGradient(frozen, 5)

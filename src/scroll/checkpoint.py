@@ -7,6 +7,7 @@ step = resume("run.safetensors", model=model, optimizer=optimizer)  # 0 if there
 import json
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
@@ -35,23 +36,25 @@ def save(path: str | Path, step: int, **parts: Any) -> None:
 def resume(path: str | Path, **parts: Any) -> int:
     """Put the parts back to where they were saved, and give the step; 0 where there is no file.
 
-    Every rank reads the file, and all must find the same step.
+    Every rank reads the file, and all must find the same one.
     """
-    step, wrong = 0, None
+    step, found, wrong = 0, "no file", None
     states: dict[str, Any] = {}
     try:
         if Path(path).exists():
             step, states = _read(Path(path))
+            found = f"step {step}, digest {crc32(Path(path).read_bytes()):08x}"
             must(states.keys() == parts.keys(), str(path), f"hold {set(parts)}", set(states))
     except Exception as error:
         wrong = error
-    agree({"checkpoint": f"step {step}"}, 0, wrong)
+    agree({"checkpoint": found}, 0, wrong)
     for name, state in states.items():
         try:
             _bare(parts[name]).load_state_dict(state)
         except (RuntimeError, ValueError, KeyError) as error:
             got, remedy = " ".join(str(error).split()).rstrip("."), "Remove it to begin again."
-            raise refusal(str(path), f"fit this {name}", got, remedy) from error
+            wrong = wrong or refusal(str(path), f"fit this {name}", got, remedy)
+    agree({}, 0, wrong)
     return step
 
 

@@ -5,6 +5,7 @@ Every message reads: `x` must ..., but got .... Remedy.
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from operator import index
 from typing import Any
 
 import torch
@@ -68,6 +69,16 @@ def positive(name: str, x: object) -> Tensor:
 def positive_int(name: str, number: int) -> None:
     """`number` is a positive integer."""
     must(isinstance(number, int) and number > 0, name, "be a positive integer", repr(number))
+
+
+def whole(number: object, least: int = 1) -> int | None:
+    """`number` as an integer of at least `least`; None of anything else."""
+    if not isinstance(number, int):
+        try:
+            number = index(number)  # type: ignore[arg-type]
+        except TypeError:
+            return None
+    return number if number >= least and not isinstance(number, bool) else None
 
 
 def axes(replicates: tuple[int, ...]) -> tuple[int, ...]:

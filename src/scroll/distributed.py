@@ -5,6 +5,7 @@ raised alone would leave the others waiting. Without a process group all of it w
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 from zlib import crc32
 
@@ -12,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .checks import must, refusal
+from .checks import must, refusal, tensor, whole
 from .head import Head
 from .refit import Refit, Statistics, checked, sums
 from .rows import Batches, batches, intercept
@@ -27,9 +28,10 @@ def ranks(group: Group = None) -> int:
 
 def total(rows: int, group: Group = None) -> int:
     """N of the loss: the rows of all ranks together, of which this one has some."""
-    whole = isinstance(rows, int) and rows >= 0
-    wrong = None if whole else refusal("rows", "be a number of rows, zero or more", repr(rows))
-    return agree({}, rows if whole else 0, wrong, group)
+    found, wrong = whole(rows, 0), None
+    if found is None:
+        wrong = refusal("rows", "be a number of rows, zero or more", repr(rows))
+    return agree({}, found or 0, wrong, group)
 
 
 def agree(
@@ -51,7 +53,11 @@ def agree(
     marks = [0 if x is None else 1 + crc32(str(x).encode()) for x in what.values()]
     mine = torch.tensor([rows, wrong is not None, *marks], device=_device(group))
     every = [torch.empty_like(mine) for _ in range(size)]
-    dist.all_gather(every, mine, group=group)
+    try:
+        dist.all_gather(every, mine, group=group)
+    except RuntimeError as error:
+        text = "another rank has stopped; its own message says why"
+        raise RuntimeError(f"{text}. Start the run again, from its last checkpoint.") from error
     counts, bad, *columns = torch.stack(every, 1).tolist()
     if any(bad) or any(len(set(column) - {0}) > 1 for column in columns):
         raise _fault(what, wrong, group)
@@ -93,8 +99,8 @@ class Loss(nn.Module):
         self, body: nn.Module, head: Head, total: int, group: Group = None, prior: bool = True
     ):
         super().__init__()
-        self.body, self.head, self.total, self.group = body, head, total, group
-        self.prior = prior
+        self.body, self.head, self.group, self.prior = body, head, group, prior
+        self.total = whole(total) or total
         sizes = [(name, tuple(p.shape), p.dtype) for name, p in self.named_parameters()]
         wrong = _caught(self._check)
         agree({**_kind(head), "total": total, "parameters": _brief(sizes)}, 0, wrong, group)
@@ -109,7 +115,7 @@ class Loss(nn.Module):
             "Use method 'scroll', and scroll.distributed.refit afterwards.",
         )
         must(
-            isinstance(self.total, int) and self.total > 0,
+            whole(self.total) is not None,
             "total",
             "be the number of training rows on all ranks",
             repr(self.total),
@@ -119,11 +125,11 @@ class Loss(nn.Module):
     def forward(self, x: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
         """This rank's part of the loss, one number a replicate; x (..., N, ...) may be empty."""
         at = len(self.head.replicates)
-        n = x.shape[at]
+        n = _count(x, at)
         if n == 0:  # the others wait for its gradients, which are the prior's alone
-            x, y = (_zeros(t, at) for t in (x, y))
-        psi: list[Tensor] = []
-        wrong = _caught(lambda: psi.append(self._seen(x, y)))
+            x, y, weight = _zeros(x, at), _zeros(y, at), None
+        seen: list[Tensor] = []
+        wrong = _caught(lambda: seen.append(self._seen(x, y, weight, n)))
         kinds = {name: _rows(t, at) for name, t in (("x", x), ("y", y))}
         rows = agree({**kinds, "weight": _given(weight, n)}, n, wrong, self.group)
         must(rows > 0, "x", "hold a row on some rank", "none")
@@ -135,18 +141,24 @@ class Loss(nn.Module):
             "Pass total=scroll.distributed.total(len(shard)).",
         )
         share = ranks(self.group) * n / rows
+        (psi,) = seen
         if share != 1:
-            ones = psi[0].new_full(psi[0].shape[:-1], share)
-            weight = ones if weight is None or n == 0 else weight * share
-        loss = self.head.loss(psi[0], y, self.total, weight, self.prior)
+            ones = psi.new_full(psi.shape[:-1], share)
+            weight = ones if weight is None else weight * share
+        loss = self.head.loss(psi, y, self.total, weight, self.prior)
         # without the prior nothing moves alpha, but the ranks wait for a gradient of everything
         return loss if self.prior else loss + 0 * self.head.log_alpha.sum(-1)
 
-    def _seen(self, x: Tensor, y: Tensor) -> Tensor:
-        """Features that the head takes, with targets that it takes."""
-        psi: Tensor = self.body(x)
+    def _seen(self, x: Tensor, y: Tensor, weight: Tensor | None, n: int) -> Tensor:
+        """Features that the head takes, with targets and weights that it takes."""
+        tensor("x", x)
+        tensor("y", y)
+        with nullcontext() if n else _at_rest(self.body):
+            psi: Tensor = self.body(x)
         self.head.features(psi)
         self.head.likelihood.encode(y, psi.shape[:-1])
+        if weight is not None:
+            self.head.weights(weight, psi)
         return psi
 
 
@@ -242,8 +254,31 @@ def _brief(sizes: list[Any]) -> str:
     return f"{len(sizes)} tensors, digest {crc32(repr(sizes).encode()):08x}"
 
 
-def _rows(t: Tensor, at: int) -> str:
+@contextmanager
+def _at_rest(body: nn.Module) -> Iterator[None]:
+    """A row that stands for none leaves no trace in what a body counts as it trains.
+
+    But for layers that count over ranks, whose others would wait.
+    """
+    still = [m for m in body.modules() if m.training and not isinstance(m, nn.SyncBatchNorm)]
+    for module in still:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in still:
+            module.training = True
+
+
+def _count(x: object, at: int) -> int:
+    """The rows of x; none of what is no tensor."""
+    return x.shape[at] if isinstance(x, Tensor) and x.dim() > at else 0
+
+
+def _rows(t: object, at: int) -> str | None:
     """What rows are like, however many there are."""
+    if not isinstance(t, Tensor):
+        return None
     return f"{t.dtype}, each of shape {tuple(t.shape[at + 1 :])}"
 
 
@@ -251,9 +286,9 @@ def _given(weight: Tensor | None, n: int) -> bool | None:
     return None if n == 0 else weight is not None
 
 
-def _zeros(t: Tensor, at: int) -> Tensor:
-    """One row where there was none."""
-    return t.new_zeros(*t.shape[:at], 1, *t.shape[at + 1 :])
+def _zeros(t: Any, at: int) -> Any:
+    """One row where there was none; what is no tensor is left to be refused."""
+    return t.new_zeros(*t.shape[:at], 1, *t.shape[at + 1 :]) if isinstance(t, Tensor) else t
 
 
 def _caught(run: Callable[[], object]) -> Exception | None:

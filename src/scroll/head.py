@@ -4,7 +4,6 @@ A head holds parameters and names three parts: a likelihood, a covariance family
 `METHODS`. The mathematics is theirs.
 """
 
-from operator import index
 from typing import Any
 
 import torch
@@ -22,6 +21,7 @@ from .checks import (
     refusal,
     shaped,
     tensor,
+    whole,
 )
 from .covariances import Diag, Full, Sum
 from .diagnosis import Diagnosis, diagnose
@@ -132,38 +132,42 @@ class Head(nn.Module):
                 return self.loss(psi, y, total, weight, prior)
         problem = self.problem(psi, y)
         n = problem.y.shape[-1]
-        total = total if isinstance(total, int) or total is None else index(total)
-        if total is None or total < n:
+        rows = whole(total, n)
+        if rows is None:
             raise refusal(
                 "total",
                 f"be the number of training rows, an integer of at least the {n} given here",
                 repr(total),
-                f"Pass total={_whole()}: it weighs the prior against the data.",
+                f"Pass total={_all_rows()}: it weighs the prior against the data.",
             )
-        if total != n and not self.objective.batches:
+        if rows != n and not self.objective.batches:
             raise refusal(
                 "psi",
-                f"hold all {total} training rows for method {self.method!r}, whose belief is "
+                f"hold all {rows} training rows for method {self.method!r}, whose belief is "
                 "bound to all the data",
                 f"{n} rows",
                 "Train in one batch, or use method 'scroll' and scroll.refit afterwards.",
             )
         if weight is not None:
-            must(
-                self.objective.batches,
-                "weight",
-                f"be None for method {self.method!r}, whose belief weighs all rows alike",
-                "weights",
-                "Use method 'scroll'.",
-            )
-            tensor("weight", weight)
-            shaped(weight, psi.shape[:-1], "weight")
-            sound = not looking() or bool((weight >= 0).all())
-            must(sound, "weight", "be zero or positive", "negative ones")
+            self.weights(weight, psi)
             weight = weight.to(problem.psi.dtype).unsqueeze(-2)
         prior_weight = self.prior_weight if prior else 0.0
-        losses = self.objective.loss(problem, total, self.beta, prior_weight, weight)
-        return losses.sum(-1) / total
+        losses = self.objective.loss(problem, rows, self.beta, prior_weight, weight)
+        return losses.sum(-1) / rows
+
+    def weights(self, weight: Tensor, psi: Tensor) -> None:
+        """Check the weights of rows psi."""
+        must(
+            self.objective.batches,
+            "weight",
+            f"be None for method {self.method!r}, whose belief weighs all rows alike",
+            "weights",
+            "Use method 'scroll'.",
+        )
+        tensor("weight", weight)
+        shaped(weight, psi.shape[:-1], "weight")
+        sound = not looking() or bool((weight >= 0).all())
+        must(sound, "weight", "be zero or positive", "negative ones")
 
     def prior_loss(self, total: int) -> Tensor:
         """(-prior term)/total, the part of `loss` that is the same for every batch."""
@@ -174,12 +178,15 @@ class Head(nn.Module):
             repr(self.method),
             "Use method 'scroll'.",
         )
-        must(total > 0, "total", "be the number of training rows", total, f"Pass {_whole()}.")
+        rows = whole(total)
+        if rows is None:
+            remedy = f"Pass {_all_rows()}."
+            raise refusal("total", "be the number of training rows", repr(total), remedy)
         like = self.log_alpha
         psi = like.new_zeros(*self.replicates, 1, 0, self.in_features)
         problem = self._problem(psi, like.new_zeros(*like.shape, 0))
         terms = self.objective.prior(self.belief(), problem)
-        return -self.prior_weight * terms.sum(-1) / total
+        return -self.prior_weight * terms.sum(-1) / rows
 
     def forward(self, psi: Tensor) -> Any:
         """The predictive distribution of each row of psi (..., N, H)."""
@@ -329,7 +336,7 @@ def row(method: str | Objective, covariance: str) -> Objective:
     return METHODS[f"{method}-{covariance}"]
 
 
-def _whole() -> str:
+def _all_rows() -> str:
     """How to say the number of all rows, of which each process may have a part."""
     group = torch.distributed
     many = group.is_available() and group.is_initialized() and group.get_world_size() > 1

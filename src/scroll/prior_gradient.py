@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .checks import must
+from .checks import must, whole
 from .head import Head
 
 
@@ -25,7 +25,8 @@ class PriorGradient:
             prior.add()
             optimiser.step()
 
-    Under DistributedDataParallel every rank does the same, and the prior counts once.
+    Under DistributedDataParallel every rank does the same, and the prior counts once. A
+    checkpoint may hold it: `save(path, step, ..., prior=prior)`.
 
     Args:
         head: of a method that trains on a part of the rows.
@@ -33,8 +34,11 @@ class PriorGradient:
     """
 
     def __init__(self, head: Head, total: int):
+        must(isinstance(head, Head), "head", "be a scroll head", type(head).__name__)
+        must(whole(total) is not None, "total", "be the number of training rows", repr(total))
         self.head, self.total = head, total
         self.parameters: list[nn.Parameter] = [p for p in head.parameters() if p.requires_grad]
+        must(self.parameters, "head", "have parameters that learn", "none")
         self.kept: list[Tensor] = []  # made where the parameters are by then
 
     def find(self) -> None:
@@ -49,10 +53,21 @@ class PriorGradient:
 
     def add(self) -> None:
         """Add what was found last to the gradients, before the optimiser's step."""
-        told = bool(self.kept)
-        must(told, "find", "be called before `add`", "no call", "Call it at the first step.")
+        must(self.kept, "find", "be called before `add`", "no call", "Call it at the first step.")
         for p, kept in zip(self.parameters, self.kept, strict=True):
             if p.grad is None:
                 p.grad = kept.clone()
             else:
                 p.grad.add_(kept)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was found last, for a checkpoint."""
+        return {"kept": list(self.kept)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on with what a checkpoint holds."""
+        sizes = [tuple(kept.shape) for kept in state["kept"]]
+        want = [tuple(p.shape) for p in self.parameters]
+        must(sizes in ([], want), "state", f"hold tensors of shapes {want}", sizes)
+        like = self.parameters
+        self.kept = [kept.to(p, copy=True) for kept, p in zip(state["kept"], like, strict=False)]

@@ -281,8 +281,14 @@ def sums(head: Head, some: Batches) -> Statistics:
     """The sums over batches, one pass; zero where there are none."""
     statistics = _empty(head)
     for batch in some:
-        statistics = _plus(statistics, head, *batch)
+        if not _hollow(batch[0]):
+            statistics = _plus(statistics, head, *batch)
     return statistics
+
+
+def _hollow(psi: object) -> bool:
+    """Whether a batch has no rows, as the last one of a stream, or a rank's, may have."""
+    return isinstance(psi, Tensor) and psi.dim() > 1 and psi.shape[-2] == 0
 
 
 def _plus(
