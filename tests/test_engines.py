@@ -204,12 +204,36 @@ def test_a_ray_sweep_is_finished_though_a_worker_is_killed(toy, ray, tmp_path):
 # What cannot be meant, and engines that are not there.
 
 
+def test_what_an_engine_is_reached_by():
+    pytest.importorskip("distributed")
+    for at in ("tcp://10.0.0.1:8786", "tls://[::1]:8786", "head:8786", ""):
+        assert engine(f"dask:{at}") == Engine("dask", at)
+
+
+def test_a_cluster_of_one_worker_does_the_work_itself():
+    """And not the process that asks for it, which joblib would leave it to."""
+    distributed = pytest.importorskip("distributed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50
+        ) as cluster:
+            where = engine(f"dask:{cluster.scheduler_address}")
+            found = dict(spread(where, os.getpid, {0: (), 1: ()}))
+    assert found.keys() == {0, 1}
+    assert os.getpid() not in found.values()
+
+
 @pytest.mark.parametrize(
     ("text", "error", "want"),
     [
         ("slurm", ValueError, "`--engine` must be one of 'local', 'dask', 'ray', but got 'slurm'"),
         ("", ValueError, "`--engine` must be one of"),
         ("local:8786", ValueError, "`--engine` must have no address for this machine"),
+        ("dask:foo", ValueError, "`--engine` must read like dask:tcp://HOST:8786, but got 'dask:f"),
+        ("dask:tcp://", ValueError, "`--engine` must read like dask:tcp://HOST:8786"),
+        ("dask:tcp://a:port", ValueError, "`--engine` must read like dask:tcp://HOST:8786"),
+        ("ray:a b:1", ValueError, "`--engine` must read like ray:HOST:6379, but got 'ray:a b:1'"),
     ],
 )
 def test_an_engine_that_there_is_not_is_refused(text, error, want):

@@ -6,6 +6,7 @@ it was at.
 """
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
@@ -16,6 +17,7 @@ from ..checks import one_of, refusal
 
 TRIES = 3  # in a row in which nothing comes back
 WAIT = 30  # seconds, for a cluster to answer and for its first worker
+ADDRESS = r"(\w+://)?(\[[0-9a-fA-F:.]+\]|[^/:\s]+):\d+"
 
 _ONE = Lock()
 
@@ -48,6 +50,10 @@ def engine(text: str) -> Engine:
         if address:
             raise refusal("--engine", "have no address for this machine", repr(text))
         return Engine(kind, "")
+    known = not address or address in ("auto", "local") or re.fullmatch(ADDRESS, address)
+    if not known:
+        like = "dask:tcp://HOST:8786" if kind == "dask" else "ray:HOST:6379"
+        raise refusal("--engine", f"read like {like}", repr(text))
     package = "distributed" if kind == "dask" else kind
     try:
         import_module(package)
@@ -119,7 +125,8 @@ def _dask(address: str) -> Iterator[None]:
         except TimeoutError:
             remedy = f"Start one with: dask worker {address} --nthreads 1"
             raise refusal("--engine", "have workers", f"none at {address}", remedy) from None
-        with parallel_config(backend="dask", client=client, n_jobs=-1):
+        backend = import_module("joblib._dask").DaskDistributedBackend(client=client)
+        with parallel_config(backend=_away(backend), n_jobs=-1):
             yield
 
 
@@ -151,6 +158,16 @@ def _streaming(**how: Any) -> Any:
     """
     backend = import_module("ray.util.joblib.ray_backend").RayBackend(**how)
     backend.supports_return_generator = True
+    return _away(backend)
+
+
+def _away(backend: Any) -> Any:
+    """A backend that works on the cluster even if it has but one slot as yet.
+
+    What has room for one task only is worked off by joblib in this very process.
+    """
+    room = backend.effective_n_jobs
+    backend.effective_n_jobs = lambda n_jobs: max(2, room(n_jobs))
     return backend
 
 
