@@ -280,3 +280,16 @@ def test_refusals(head, y, words):
     psi = torch.randn(*y.shape, 6)
     with pytest.raises((TypeError, ValueError), match=words):
         Surrogate(nn.Identity(), scroll.refit(head.double(), psi, y))
+
+
+def test_what_is_no_refit_and_what_was_not_seen():
+    body, bound, x, y = fitted()
+    with pytest.raises(TypeError, match=r"`bound` must be what scroll.refit gives, but got Regres"):
+        Surrogate(body, bound.head)
+    model, new = Surrogate(body, bound), x[:3]
+    with pytest.raises(ValueError, match=r"`Y` must end in shape \(3, 1\), .* Use Y.unsqueeze"):
+        model.condition_on_observations(new, y[:3])
+    with pytest.raises(ValueError, match="`Y` must be finite"):
+        model.condition_on_observations(new, y[:3, None] * torch.nan)
+    with pytest.raises(ValueError, match="`noise` must be positive"):
+        model.condition_on_observations(new, y[:3, None], noise=torch.zeros(3, 1))

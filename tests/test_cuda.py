@@ -7,6 +7,8 @@ import torch
 
 from parts import CONJUGATE, FREE, HEADS, SEARCHES_A_MODE, make_head
 from scroll import RegressionHead, refit
+from scroll.bench.deep import NUMBERS, Course, Fitted, Step
+from scroll.bench.images import Pictures, moments
 from scroll.bodies import MLP
 from scroll.feeding import Rows
 from scroll.training import Network, Recipe, stack, train
@@ -90,3 +92,24 @@ def test_compiles(name):
     head = make(H).cuda()
     compiled = torch.compile(head.loss, fullgraph=True)
     close(compiled(psi, y, total=N), head.loss(psi, y, total=N))
+
+
+@pytest.mark.parametrize("name", ["scroll-full", "scroll-diag", "mvn"])
+def test_a_deep_step_is_the_same_when_it_is_replayed(name):
+    """Recorded after a few steps, with and without the gradient of the prior."""
+    torch.set_default_dtype(torch.float32)
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randint(0, 256, (48, 3, 2, 2), dtype=torch.uint8, generator=draw)
+    y = torch.randn(48, generator=draw)
+    torch.manual_seed(0)
+    here = NUMBERS[name](12, 1, 48)
+    there = moved(here)
+    course = Course(batch=8, frozen=True, compile=False, prior_every=3, head_lr=1e-2)
+    for head, device in ((here, "cpu"), (there, "cuda")):
+        rows = Pictures(x.to(device), y.to(device))
+        step = Step(Fitted(torch.nn.Flatten(), head, moments(rows.x)), rows, course)
+        for i in range(20):
+            step(torch.arange(8, device=device) + 8 * (i % 6), i / 20)
+        assert len(step.graphs) == (0 if device == "cpu" else 1 if name == "mvn" else 2)
+    for p, q in zip(here.parameters(), there.parameters(), strict=True):
+        torch.testing.assert_close(p, q.cpu(), rtol=1e-3, atol=1e-4)

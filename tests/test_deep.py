@@ -11,6 +11,8 @@ from torch import nn
 from scroll import PriorGradient
 from scroll.bench import deep, images, records, vision
 from scroll.bench.deep import LABELS, NUMBERS, Course, Fitted, Step, fit
+from scroll.bench.embedded import SOURCES
+from scroll.bench.embeddings import digest
 from scroll.bench.images import Pictures, augmented, moments, scaled
 from scroll.bench.references import MeanVariance
 from scroll.bench.resnet import ResNet18
@@ -85,6 +87,22 @@ def test_scaled_pictures_have_unit_channels():
 
 def test_data_that_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"`cifar10.npz` must lie in .*SCROLL_DATA"):
+        images.cifar([tmp_path])
+
+
+@pytest.mark.parametrize("what", ["cut", "empty", "page", "test only", "few"])
+def test_a_file_of_pictures_that_is_not_whole(what, tmp_path, monkeypatch):
+    rng, path = np.random.default_rng(0), tmp_path / "cifar10.npz"
+    x = {p: rng.integers(0, 256, (n, 32, 32, 3), np.uint8) for p, n in (("train", 9), ("test", 4))}
+    y = {p: np.arange(len(x[p])) % 10 for p in x}
+    kept = ("test",) if what == "test only" else ("train", "test")
+    np.savez(path, **{f"x_{p}": x[p] for p in kept}, **{f"y_{p}": y[p] for p in kept})
+    whole = path.read_bytes()
+    damaged = {"cut": whole[: len(whole) // 2], "empty": b"", "page": b"<html></html>"}
+    path.write_bytes(damaged.get(what, whole))
+    known = SOURCES["cifar10"]._replace(rows=4, content=digest(list(x["test"]), y["test"]))
+    monkeypatch.setitem(SOURCES, "cifar10", known)
+    with pytest.raises(ValueError, match=r"^`cifar10.npz` must (be whole|hold x_train of shape)"):
         images.cifar([tmp_path])
 
 

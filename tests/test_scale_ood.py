@@ -9,7 +9,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
-from scroll.bench import datasets, evaluation, fitting, layout, paper, run
+from scroll.bench import command, datasets, evaluation, fitting, layout, paper, run
 from scroll.bench.datasets import SETS, Set, Table
 from scroll.bench.evaluation import Fitted
 from scroll.bench.experiments import EXPERIMENTS, TRAINED_AS
@@ -253,6 +253,11 @@ def test_a_large_set_is_used_where_it_is_at_hand(tmp_path, monkeypatch):
     monkeypatch.setenv("SCROLL_CACHE", str(tmp_path))
     assert "year" not in run.scope("scale").sets
     assert run.scope("scale", ["year"]).sets == ("year",)
+    (own := tmp_path / "own").mkdir()
+    (own / "year.csv.gz").touch()
+    assert "year" not in run.scope("scale").sets
+    assert run.scope("scale", folder=str(own)).sets == EXPERIMENTS["scale"].sets
+    assert command.asked("scale", "", "", "", False, own).sets == EXPERIMENTS["scale"].sets
     (tmp_path / "year.csv.gz").touch()
     assert run.scope("scale").sets == EXPERIMENTS["scale"].sets
 

@@ -25,7 +25,7 @@ from linear_operator.operators import (
 from torch import Generator, Size, Tensor, nn
 
 from ._value import value
-from .checks import must
+from .checks import finite, must
 from .likelihoods import GaussianLikelihood
 from .linalg import eye_like, inverse_root, matvec
 from .refit import Refit
@@ -82,6 +82,9 @@ class Surrogate(Model, FantasizeMixin):
 
     def __init__(self, body: nn.Module, bound: Refit, weights: Weights | None = None):
         super().__init__()
+        remedy = "Refit the head on the features of all rows: scroll.refit(head, body(x), y)."
+        kind = isinstance(bound, Refit)
+        must(kind, "bound", "be what scroll.refit gives", type(bound).__name__, remedy, TypeError)
         likelihood = bound.head.likelihood
         must(
             isinstance(likelihood, GaussianLikelihood),
@@ -160,6 +163,12 @@ class Surrogate(Model, FantasizeMixin):
             noise: variances of Y, if not the refit's own.
             kwargs: not looked at; for BoTorch.
         """
+        want = (X.shape[-2], self.num_outputs)
+        remedy = "Use Y.unsqueeze(-1)." if Y.shape[-1:] == want[:1] else ""
+        must(tuple(Y.shape[-2:]) == want, "Y", f"end in shape {want}", tuple(Y.shape), remedy)
+        finite("Y", Y)
+        sound = noise is None or bool((noise > 0).all())
+        must(sound, "noise", "be positive", "variances that are not")
         var = self._variance(True if noise is None else noise, self.weights)
         weights = self.weights.given(self.features(X), Y.double().mT, var)
         return Surrogate(self.body, self.bound, weights)

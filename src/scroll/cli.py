@@ -81,6 +81,9 @@ def bench(
     engine: Annotated[
         str, typer.Option(help="local, or a cluster: dask:tcp://HOST:8786, ray:HOST:6379.")
     ] = "local",
+    download: Annotated[
+        bool, typer.Option("--download", help="Let an encoder's weights be fetched.")
+    ] = False,
 ) -> None:
     """Check a table of the paper: train what the records lack, print the table from them."""
     try:
@@ -99,19 +102,21 @@ def bench(
             command.studied(
                 experiment, output, quick, Console(), errors, sets=sets, methods=methods,
                 seeds=seeds, device=device, compare=compare, tables=dry, data=data, workers=workers,
-                engine="" if engine == "local" else engine,
+                engine="" if engine == "local" else engine, download=download,
             )  # fmt: skip
             return
         if experiment in END_TO_END:
             command.ended(
                 experiment, methods, seeds, results, output, (Console(), errors), device=device,
                 data=data, compare=compare, dry=dry, sets=sets, quick=quick, workers=workers,
-                engine="" if engine == "local" else engine,
+                engine="" if engine == "local" else engine, download=download,
             )  # fmt: skip
             return
-        asked = command.asked(experiment, sets, methods, seeds, quick)
+        asked = command.asked(experiment, sets, methods, seeds, quick, data)
         if not dry:
-            command.trained(experiment, asked, results, device, data, workers, errors, engine)
+            command.trained(
+                experiment, asked, results, device, data, workers, errors, engine, download
+            )
         told = errors if dry else None  # training has said it
         command.shown(experiment, asked, results, output, compare, Console(), told)
     except (ImportError, OSError, ValueError) as error:

@@ -28,9 +28,12 @@ def listed(console: "Console") -> None:
         console.print(f"[bold]{name:17}[/bold] {experiment.about}", soft_wrap=True)
 
 
-def asked(experiment: str, sets: str, methods: str, seeds: str, quick: bool) -> Scope:
+def asked(
+    experiment: str, sets: str, methods: str, seeds: str, quick: bool, data: Path | None = None
+) -> Scope:
     """The scope in a user's words."""
-    return run.scope(experiment, _words(sets), _words(methods), _seeds(seeds), quick)
+    folder = None if data is None else str(data)
+    return run.scope(experiment, _words(sets), _words(methods), _seeds(seeds), quick, folder)
 
 
 def trained(
@@ -42,6 +45,7 @@ def trained(
     workers: int,
     console: "Console",
     engine: str = "local",
+    download: bool = False,
 ) -> None:
     """Train what is missing, with a progress bar on `console`."""
     cluster = named(engine)
@@ -63,6 +67,7 @@ def trained(
         say=partial(console.out, highlight=False),
         watch=partial(run.progress, console),
         engine=cluster,
+        download=download,
     )
 
 

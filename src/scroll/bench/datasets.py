@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ..checks import must, one_of, refusal
 from . import embedded
-from .embeddings import ENCODERS
+from .encoders import ENCODERS
 from .flights import COLUMNS, flights
 
 Array = NDArray[np.float64]
@@ -72,7 +72,12 @@ class Set(NamedTuple):
         return rest - -(-rest // 4)
 
 
-def load(name: str, folder: str | Path | None = None, announce: Announce | None = None) -> Table:
+def load(
+    name: str,
+    folder: str | Path | None = None,
+    announce: Announce | None = None,
+    download: bool = False,
+) -> Table:
     """The table `name`: from `folder` or else $SCROLL_DATA, from the cache, from its publisher.
 
     $SCROLL_DATA is a folder, or several as in $PATH. The cache is $SCROLL_CACHE, or else
@@ -81,7 +86,7 @@ def load(name: str, folder: str | Path | None = None, announce: Announce | None 
     one_of("name", name, SETS)
     spec, places = SETS[name], searched(folder)
     if spec.encoder:
-        x, y = embedded.load(spec.source, spec.encoder, places, announce)
+        x, y = embedded.load(spec.source, spec.encoder, places, announce, download)
         return Table(name, x.astype(np.float64), y, tuple(f"e{k}" for k in range(x.shape[1])))
     for path in (place / spec.file for place in places):
         if path.is_file():

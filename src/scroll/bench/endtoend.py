@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..checks import must, one_of
 from . import vision
 from .deep import LABELS, NUMBERS
-from .embeddings import lite0
+from .encoders import lite0
 from .index import Values
 from .records import Record, load
 from .tables import Block, Label, Table, table

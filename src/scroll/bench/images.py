@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ..checks import must
 from .embedded import SOURCES, located, raw
-from .embeddings import pixels
+from .encoders import pixels
 
 SHIFT = 4  # pixels by which a crop may be off, each way
 
@@ -28,11 +29,23 @@ class Pictures(NamedTuple):
 
 def cifar(places: Sequence[Path]) -> tuple[Pictures, Pictures]:
     """The 50,000 and the 10,000 pictures of CIFAR-10, from cifar10.npz."""
-    z = np.load(located(SOURCES["cifar10"], places))
-    train, test = ((z[f"x_{part}"], z[f"y_{part}"]) for part in ("train", "test"))
+    raw("cifar10", places)  # which is its test part, verified
+    with np.load(located(SOURCES["cifar10"], places), allow_pickle=False) as file:
+        parts = {name: file[name] for name in file.files if name != "names"}
+    for part, rows in (("train", 50_000), ("test", 10_000)):
+        shape = getattr(parts.get(f"x_{part}"), "shape", None)
+        must(
+            shape == (rows, 32, 32, 3) and len(parts.get(f"y_{part}", ())) == rows,
+            "cifar10.npz",
+            f"hold x_{part} of shape {(rows, 32, 32, 3)} and as many y_{part}",
+            shape,
+        )
     first, second = (
-        Pictures(torch.from_numpy(x).permute(0, 3, 1, 2).contiguous(), torch.from_numpy(y).long())
-        for x, y in (train, test)
+        Pictures(
+            torch.from_numpy(parts[f"x_{part}"]).permute(0, 3, 1, 2).contiguous(),
+            torch.from_numpy(parts[f"y_{part}"]).long(),
+        )
+        for part in ("train", "test")
     )
     return first, second
 

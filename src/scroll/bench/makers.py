@@ -8,7 +8,7 @@ from typing import Any
 
 from . import layout
 from .datasets import SETS
-from .embeddings import ENCODERS
+from .encoders import ENCODERS
 from .index import Index, Values, Where
 from .layout import Row, Rows
 from .methods import Setting

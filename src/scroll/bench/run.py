@@ -33,8 +33,12 @@ def scope(
     methods: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
     quick: bool = False,
+    folder: str | None = None,
 ) -> Scope:
-    """What is asked for, checked; None is what the experiment usually takes."""
+    """What is asked for, checked; None is what the experiment usually takes.
+
+    What is too large to be fetched unasked is part of it where `folder`, or $SCROLL_DATA, has it.
+    """
     one_of("experiment", experiment, EXPERIMENTS | STUDIES)
     usual = EXPERIMENTS[experiment]
     small = quick
@@ -46,7 +50,7 @@ def scope(
         must(given is None or len(given) > 0, what, "name at least one", "none")
     few = tuple(m for m in QUICK.methods or () if m in usual.methods()) or None
     return Scope(
-        tuple(sets or (_few(usual.sets) if small else _usual(usual.sets))),
+        tuple(sets or (_few(usual.sets) if small else _usual(usual.sets, folder))),
         tuple(dict.fromkeys(seeds or (QUICK.seeds if small else usual.seeds))),
         tuple(methods) if methods else (few if small else None),
     )
@@ -56,9 +60,9 @@ def _few(sets: tuple[str, ...]) -> tuple[str, ...]:
     return QUICK.sets if sets == datasets.UCI else sets[:2]
 
 
-def _usual(sets: tuple[str, ...]) -> tuple[str, ...]:
+def _usual(sets: tuple[str, ...], folder: str | None) -> tuple[str, ...]:
     """Without what is too large to be fetched unasked."""
-    return tuple(s for s in sets if s not in datasets.LARGE or datasets.at_hand(s))
+    return tuple(s for s in sets if s not in datasets.LARGE or datasets.at_hand(s, folder))
 
 
 def train(
@@ -71,6 +75,7 @@ def train(
     say: Say = print,
     watch: Callable[[Plan], Any] | None = None,
     engine: Engine = LOCAL,
+    download: bool = False,
 ) -> None:
     """Train what the records in the folder `results` lack, and append it there.
 
@@ -84,12 +89,13 @@ def train(
         say: told the plan, in a line.
         watch: makes, for a plan, a context that gives what hears of progress.
         engine: where to train; on a cluster its own workers do, and this process records.
+        download: whether the weights of an encoder may be fetched.
     """
     done = records.done(_loaded(results, say))
     units = missing(EXPERIMENTS[experiment].works(asked), done)
     if not units:
         return
-    read = reader(folder, device, say)
+    read = reader(folder, device, say, download)
     work = plan(units, read, device)
     records.writable(results)  # sooner than after the first stack
     say(
@@ -222,14 +228,16 @@ def _loaded(results: Path, say: Say | None) -> list[records.Record]:
     return loaded.records
 
 
-def reader(folder: str | None, device: torch.device, say: Say = print) -> Read:
+def reader(
+    folder: str | None, device: torch.device, say: Say = print, download: bool = False
+) -> Read:
     """Folds of a set by name; the table and the last folds are kept."""
     known: dict[str, datasets.Table] = {}
     kept: dict[Any, Folds] = {}
 
     def table(name: str) -> datasets.Table:
         if name not in known:
-            known[name] = datasets.load(name, folder, say)
+            known[name] = datasets.load(name, folder, say, download)
         return known[name]
 
     def read(
