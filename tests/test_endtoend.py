@@ -58,6 +58,15 @@ def test_an_ensemble_is_the_mean_of_the_probabilities(tmp_path):
     assert found == pytest.approx(log_loss(y, probs, labels=range(10)), rel=1e-9)
 
 
+def test_predictions_that_are_cut_short_are_named(tmp_path):
+    cifar(tmp_path)
+    path = vision.kept_at(tmp_path, "cifar10", "softmax", 1)
+    path.write_bytes(path.read_bytes()[:90])
+    want = r"softmax-1.npz` must be a whole file of predictions, but got .* Remove it and"
+    with pytest.raises(ValueError, match=want):
+        shown("cifar", tmp_path, None)
+
+
 def test_one_seed_makes_no_ensemble(tmp_path):
     cifar(tmp_path, (0,))
     (table,) = shown("cifar", tmp_path, None)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -212,12 +211,12 @@ def ensemble(
 ) -> dict[str, Values]:
     """Metrics of the mean of what the seeds' networks say of the test pictures."""
     files = [vision.kept_at(results, "cifar10", method, seed) for seed in seeds]
-    read = [np.load(file) for file in files if file.exists()]
+    read = [vision.recalled(file) for file in files if file.exists()]
     if len(read) < 2:
         return {}
-    log_probs = torch.stack([torch.from_numpy(z["log_probs"]).double() for z in read])
+    log_probs = torch.stack([said for said, _ in read])
     mixed = log_probs.log_softmax(-1).logsumexp(0).log_softmax(-1)
-    found = vision.metrics(mixed, torch.from_numpy(read[0]["labels"]).long())
+    found = vision.metrics(mixed, read[0][1].long())
     return {column: {seeds[0]: found[metric]} for column, metric in columns.items()}
 
 
