@@ -265,6 +265,17 @@ def test_ages_are_measured_in_years(name):
         torch.testing.assert_close(noise[0], held.square().mean().sqrt(), rtol=1e-4, atol=0)
 
 
+def test_a_network_that_has_become_nan_trains_no_further(monkeypatch):
+    """And is kept as it was when it still had a score."""
+    scores, said = iter([3.0, 2.0, float("nan"), 1.0]), []
+    monkeypatch.setattr(deep, "_score", lambda head, psi, y: next(scores))
+    rows, held = (pictures(seed=s, classes=0) for s in (0, 1))
+    head = NUMBERS["scroll-diag"](6, 1, 48)
+    found = fit(Small(), head, rows, held, replace(QUICK, epochs=4), lambda *how: said.append(how))
+    assert [epoch for epoch, _ in said] == [0, 1, 2]
+    assert (found.epoch, found.score) == (1, 2.0)
+
+
 @pytest.mark.parametrize("name", ["scroll-diag", "map"])
 def test_of_two_courses_the_better_one_counts(name):
     """By held-out pictures; and each starts anew, so that the order is no matter."""

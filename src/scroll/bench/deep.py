@@ -7,7 +7,7 @@ on a GPU it is captured once and replayed.
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
-from math import cos, inf, pi
+from math import cos, inf, isnan, pi
 from typing import Any
 
 import torch
@@ -128,7 +128,7 @@ def fit(
         if score < now.score:
             now.score, now.epoch, since = score, epoch, 0
             best = deepcopy((body.state_dict(), head.state_dict()))
-        if since >= course.patience:
+        if since >= course.patience or isnan(score):  # NaN once is NaN for good
             break
     if best is not None:  # else nothing was ever finite: as it is
         body.load_state_dict(best[0])
