@@ -43,7 +43,7 @@ def offline():
 
 def small(index, scope):
     values = {
-        row.label: {s: index.values(s, row.method, row.where, scope.seeds) for s in scope.sets}
+        row.label: {s: index.values(s, row.method, [row.where], scope.seeds) for s in scope.sets}
         for row in filter(scope.wants, ROWS)
     }
     return [table("headline_nll", "Test NLL", scope.sets, [Block(values)])]

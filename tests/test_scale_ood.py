@@ -108,6 +108,16 @@ def test_rows_of_length_one():
         np.testing.assert_allclose(rows.x.norm(dim=-1).numpy(), 1, rtol=1e-5)
 
 
+def test_rows_of_length_one_on_average():
+    """All by one factor: what is long stays longer than what is short."""
+    home, away = tables()
+    plain, even = (folds(home, (3,), even_rows=e, foreign=away) for e in (False, True))
+    width = plain.train.x.shape[-1]
+    for rows, scaled in zip(plain, even, strict=True):
+        torch.testing.assert_close(scaled.x * width**0.5, rows.x)
+    np.testing.assert_allclose(even.train.x.square().sum(-1).mean(), 1, rtol=1e-5)
+
+
 @pytest.fixture
 def known(monkeypatch):
     """Two sets that lie nowhere but here."""
@@ -172,7 +182,7 @@ def test_measuring_a_few_at_a_time_is_measuring_all(known, monkeypatch, stem):
 
 def test_how_many_are_measured_at_once_goes_by_memory(known, monkeypatch):
     work = Work(Setting("home", "scroll-full", width=8), (0,))
-    data = run.reader(None, CPU)("home", (0,), False, "away")
+    data = run.reader(None, CPU)("home", (0,), foreign="away")
     rows = 60 + 30
     each = 4 * (4 * rows + 10 * 8 * rows)
     monkeypatch.setattr("scroll.bench.fitting.available", lambda device: 70 * each)
@@ -226,26 +236,29 @@ def test_the_settings_of_scale():
     row = layout.SCALE[0].rows[0]
     large = {"width": 100, "batch": 1024, "steps": 3000, "every": 25}
     for name in ("california", "protein", "flights"):
-        assert setting(name, "scroll-full", row.at(name)).odd() == large
-    assert setting("year", "m", row.at("year")).odd() == large | {"steps": 9000}
+        assert setting(name, "scroll-full", *row.at(name)).odd() == large
+    assert setting("year", "m", *row.at("year")).odd() == large | {"steps": 9000}
     for name in ("sick", "utkface"):
         often = {k: v for k, v in large.items() if k != "every"}  # a look every 5, as usual
-        assert setting(name, "m", row.at(name)).odd() == often | {"unit_rows": True}
+        assert setting(name, "m", *row.at(name)).odd() == often | {"unit_rows": True}
 
 
 def test_the_settings_of_a_shift():
     free, closed = layout.SHIFT[0].rows[0], layout.SHIFT[1].rows[0]
-    large = {"width": 100, "batch": 1024, "steps": 3000, "short_steps": True}
-    assert setting("wine", "m", free.at("wine")).odd() == {"foreign": "wine_white"}
-    deep = setting("sick", "m", free.at("sick")).odd()
-    assert deep == large | {"foreign": "ag_news"}  # and rows of any length
-    bound = setting("utkface", "m", closed.at("utkface")).odd()
-    assert bound == {k: v for k, v in large.items() if k != "batch"} | {"foreign": "cifar10"}
+    large = {"width": 100, "batch": 1024, "steps": 3000}
+    assert setting("wine", "m", *free.at("wine")).odd() == {"foreign": "wine_white"}
+    deep = [setting("sick", "m", where).odd() for where in free.at("sick")]
+    for found, way in zip(deep, ("short_steps", "even_rows"), strict=True):
+        assert found == large | {"foreign": "ag_news", way: True}  # and rows of any length
+    bound = setting("utkface", "m", closed.at("utkface")[0]).odd()
+    alike = {k: v for k, v in large.items() if k != "batch"}
+    assert bound == alike | {"foreign": "cifar10", "short_steps": True}
     for block in layout.SHIFT:
         for row in block.rows:
-            made = setting("sick", row.method, row.at("sick"))
-            head = METHODS[TRAINED_AS.get(row.method, row.method)].head(4, (1,), made)
-            assert head.batches or not made.batch
+            for where in row.at("sick"):
+                made = setting("sick", row.method, where)
+                head = METHODS[TRAINED_AS.get(row.method, row.method)].head(4, (1,), made)
+                assert head.batches or not made.batch
 
 
 def test_a_large_set_is_used_where_it_is_at_hand(tmp_path, monkeypatch):

@@ -60,16 +60,13 @@ class Experiment:
             body = row.where.get("architecture")
             grid = (row.where["knob"],) if "knob" in row.where else None
             members = METHODS[stem].members if row.method in ENSEMBLES else 1
-            for name in scope.sets:
-                where = row.at(name)
-                seeds = tuple(s for s in scope.seeds if stem not in SLOW or s in SLOW_SEEDS)
-                if name not in SLOW.get(stem, scope.sets) or not seeds:
-                    continue
+            seeds = tuple(s for s in scope.seeds if stem not in SLOW or s in SLOW_SEEDS)
+            sets = [s for s in scope.sets if s in SLOW.get(stem, scope.sets) and seeds]
+            for made in (setting(s, stem, where) for s in sets for where in row.at(s)):
                 bodies = (body,) if body else ARCHITECTURES
-                work = Work(setting(name, stem, where), seeds, bodies, grid, members)
-                at = (work.setting, bodies, grid)
+                at = (made, bodies, grid)
                 if at not in found or found[at].members < members:
-                    found[at] = work
+                    found[at] = Work(made, seeds, bodies, grid, members)
         return sorted(found.values(), key=lambda work: scope.sets.index(work.setting.set))
 
 

@@ -1,7 +1,7 @@
 """Records by what they are about, and the choice that validation makes among them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .methods import Setting
@@ -45,17 +45,24 @@ class Index:
         ]
 
     def values(
-        self, name: str, method: str, where: Where, seeds: Iterable[int], metric: str = "nll"
+        self,
+        name: str,
+        method: str,
+        ways: Sequence[Where],
+        seeds: Iterable[int],
+        metric: str = "nll",
     ) -> Values:
-        """The metric of each seed at the architecture and knob of its least validation objective.
+        """The metric of each seed where its validation objective is least: in one of the settings
+        `ways`, at one architecture and knob.
 
         Orders of the rows are averaged before the choice.
         """
         groups: dict[int, dict[Any, list[Any]]] = defaultdict(lambda: defaultdict(list))
-        for r in self.fits(name, method, where, seeds):
-            if metric in r["metrics"]:
-                fit = r["fit"]
-                groups[fit["seed"]][fit["architecture"], fit.get("knob")].append(r)
+        for way, where in enumerate(ways):
+            for r in self.fits(name, method, where, seeds):
+                if metric in r["metrics"]:
+                    fit = r["fit"]
+                    groups[fit["seed"]][way, fit["architecture"], fit.get("knob")].append(r)
         return {
             seed: _mean(r["metrics"][metric] for r in min(choices.values(), key=_objective))
             for seed, choices in sorted(groups.items())

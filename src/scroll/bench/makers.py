@@ -42,8 +42,8 @@ def setting(name: str, method: str, where: Where) -> Setting:
 
 def _values(index: Index, scope: Scope, row: Row, name: str, metric: str = "nll") -> Values:
     fixed = {k: v for k, v in row.where.items() if k in ("architecture", "knob")}
-    where = setting(name, row.method, row.at(name)).odd() | fixed
-    return index.values(name, row.method, where, scope.seeds, row.metric or metric)
+    ways = [setting(name, row.method, where).odd() | fixed for where in row.at(name)]
+    return index.values(name, row.method, ways, scope.seeds, row.metric or metric)
 
 
 def by_set(name: str, title: str, blocks: Iterable[Rows], metric: str, **how: Any) -> Make:

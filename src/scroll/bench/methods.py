@@ -39,12 +39,13 @@ class Setting(NamedTuple):
     steps: int = 6000
     batch: int = 0  # 0 is all rows
     unit_rows: bool = False  # inputs scaled to length one
+    even_rows: bool = False  # inputs divided by sqrt(D)
     short_steps: bool = False  # of size 0.03 / sqrt(D), for long rows
     foreign: str = ""  # a set from elsewhere, which is to be told from the test rows
 
-    def rows(self) -> tuple[bool, str]:
+    def rows(self) -> tuple[bool, bool, str]:
         """How its rows are read, and what other rows with them."""
-        return self.unit_rows, self.foreign
+        return self.unit_rows, self.even_rows, self.foreign
 
     def odd(self) -> dict[str, Any]:
         """What is not as usual."""
@@ -117,7 +118,7 @@ def prepared(
         return network(method, setting, inputs, architectures if lead else architectures[0], lead)
 
     made = stack(make, seeds)
-    if setting.short_steps:  # too short for a noise of one to grow to any spread of the targets
+    if setting.short_steps or setting.even_rows:  # all is over before a noise has come far
         with torch.no_grad():
             _at_spread(made.head, rows.y.std(-1).log()[:, None])
     if method.turn is not None:

@@ -29,6 +29,7 @@ def folds(
     seeds: Sequence[int],
     device: str | torch.device = "cpu",
     unit_rows: bool = False,
+    even_rows: bool = False,
     foreign: Table | None = None,
 ) -> Folds:
     """60/20/20 by each seed; inputs standardised and the target centred on the training rows.
@@ -41,6 +42,8 @@ def folds(
         seeds: of the splits.
         device: where to put them.
         unit_rows: scale each standardised row to length one, as for embeddings.
+        even_rows: divide them all by sqrt(D), so that they are of length one on average and
+            keep what tells one length from another.
         foreign: another table of the same features, standardised by these training rows.
     """
     from sklearn.model_selection import train_test_split
@@ -58,6 +61,8 @@ def folds(
         inputs = (x - x[fold].mean(0)) / torch.where(std > 0, std, 1)
         if unit_rows:
             inputs = inputs / inputs.norm(dim=-1, keepdim=True)
+        if even_rows:
+            inputs = inputs / inputs.shape[-1] ** 0.5
         target = y.long() if table.classes else (y - y[fold].mean()).float()
         inputs = inputs.double() if table.classes else inputs.float()
         for part, index in zip(parts, (fold, held, test, range(n, len(y))), strict=False):

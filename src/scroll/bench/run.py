@@ -241,13 +241,13 @@ def reader(
         return known[name]
 
     def read(
-        name: str, seeds: tuple[int, ...], unit_rows: bool = False, foreign: str = ""
+        name: str, seeds: tuple[int, ...], unit: bool = False, even: bool = False, foreign: str = ""
     ) -> Folds:
-        key = (name, seeds, unit_rows, foreign)
+        key = (name, seeds, unit, even, foreign)
         if key not in kept:
             kept.clear()
             other = table(foreign) if foreign else None
-            kept[key] = folds(table(name), seeds, device, unit_rows, other)
+            kept[key] = folds(table(name), seeds, device, unit, even, other)
         return kept[key]
 
     return read
