@@ -903,6 +903,8 @@ def test_the_gap_takes_a_fit_an_entry():
 def test_the_scope_is_what_was_asked_for_or_the_usual():
     assert run.scope("headline") == Scope(UCI, tuple(range(5, 25)))
     assert run.scope("ood").sets == ("sick", "utkface", "wine")
+    assert run.scope("ood", quick=True).sets == ("wine",)  # what needs no encoder
+    assert run.scope("scale", quick=True).sets == ("california", "protein")
     asked = run.scope("headline", ["wine"], ["map"], [7, 9])
     assert asked == Scope(("wine",), (7, 9), ("map",))
     assert [w.setting.set for w in EXPERIMENTS["headline"].works(asked)] == ["wine"]

@@ -57,7 +57,9 @@ def scope(
 
 
 def _few(sets: tuple[str, ...]) -> tuple[str, ...]:
-    return QUICK.sets if sets == datasets.UCI else sets[:2]
+    """Two, of those that need no encoder."""
+    plain = tuple(s for s in sets if not datasets.SETS[s].encoder)
+    return QUICK.sets if sets == datasets.UCI else plain[:2]
 
 
 def _usual(sets: tuple[str, ...], folder: str | None) -> tuple[str, ...]:
