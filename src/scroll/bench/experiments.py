@@ -233,5 +233,10 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
 }  # fmt: skip
 QUICK = Scope(
-    ("yacht", "boston"), SEEDS[:5], ("scroll-full", "scroll-diag", "scroll-none", "map", "mvn")
+    ("yacht", "boston"),
+    SEEDS[:5],
+    (
+        *("scroll-full", "scroll-diag", "scroll-none", "map", "mvn"),
+        *("closed-full", "free-refit", "free-refit-inputs"),  # of those that have them
+    ),
 )
