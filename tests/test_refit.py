@@ -1,5 +1,7 @@
 """The conjugate refit against scikit-learn, N refits and itself."""
 
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -81,6 +83,22 @@ def test_streaming_is_one_batch():
     for other in (batches, pairs):
         torch.testing.assert_close(other.posterior.mean, whole.posterior.mean, rtol=1e-9, atol=0)
         torch.testing.assert_close(other.noise, whole.noise, rtol=1e-9, atol=0)
+
+
+def test_a_stream_is_never_held():
+    """Of forty batches, some of them without a row, two are there at once: the last and the next."""
+    live, most = weakref.WeakSet(), []
+
+    def stream():
+        for i in range(40):
+            psi = torch.randn(5 if i % 7 else 0, H)
+            live.add(psi)
+            most.append(len(live))
+            yield psi, torch.randn(len(psi))
+
+    assert int(refit(head(), stream()).statistics.count) == 5 * 34
+    assert max(most) == 2
+    assert not live
 
 
 def test_update_is_refitting_on_everything():
