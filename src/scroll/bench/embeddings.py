@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from ..checks import must, one_of, refusal
+from .arrays import arrays
 from .encoders import ENCODERS, Encode, Items, pixels
 
 BATCH = 16  # what stays in the cache of a core; three times as fast as 64
@@ -184,13 +184,9 @@ def _bar(encoder: str, total: int) -> Iterator[Callable[[int], None]]:
 def read(path: Path, encoder: str, rows: int) -> Features:
     """The features in a file, verified."""
     remedy = f"Remove {path} to have it computed again."
-    try:
-        with path.open("rb") as whole, np.load(whole, allow_pickle=False) as file:
-            x = file["low"] + file["step"] * file["code"].astype(np.float32)
-            found = Features(x, file["y"].astype(np.float64))
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-        got = f"{type(error).__name__}: {error}".rstrip(".")
-        raise refusal(str(path), "be a whole file of features", got, remedy) from None
+    names = ("code", "low", "step", "y")
+    code, low, step, y = arrays(path, names, "be a whole file of features", remedy)
+    found = Features(low + step * code.astype(np.float32), y.astype(np.float64))
     shapes, want = (found.x.shape, found.y.shape), (rows, ENCODERS[encoder].features)
     must(shapes == (want, want[:1]), str(path), f"hold {want} features", shapes, remedy)
     must(np.isfinite(found.x).all(), str(path), "be finite", "NaN or infinite values", remedy)

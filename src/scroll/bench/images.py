@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from ..checks import must
+from .arrays import arrays
 from .embedded import SOURCES, located, raw
 from .encoders import pixels
 
@@ -30,24 +30,19 @@ class Pictures(NamedTuple):
 def cifar(places: Sequence[Path]) -> tuple[Pictures, Pictures]:
     """The 50,000 and the 10,000 pictures of CIFAR-10, from cifar10.npz."""
     raw("cifar10", places)  # which is its test part, verified
-    with np.load(located(SOURCES["cifar10"], places), allow_pickle=False) as file:
-        parts = {name: file[name] for name in file.files if name != "names"}
-    for part, rows in (("train", 50_000), ("test", 10_000)):
-        shape = getattr(parts.get(f"x_{part}"), "shape", None)
-        must(
-            shape == (rows, 32, 32, 3) and len(parts.get(f"y_{part}", ())) == rows,
-            "cifar10.npz",
-            f"hold x_{part} of shape {(rows, 32, 32, 3)} and as many y_{part}",
-            shape,
-        )
-    first, second = (
-        Pictures(
-            torch.from_numpy(parts[f"x_{part}"]).permute(0, 3, 1, 2).contiguous(),
-            torch.from_numpy(parts[f"y_{part}"]).long(),
-        )
-        for part in ("train", "test")
+    source = SOURCES["cifar10"]
+    remedy = f"Take the copy that {source.at} has."
+    names = ("x_train", "y_train", "x_test", "y_test")
+    x, y, *test = arrays(located(source, places), names, "be whole, training part too", remedy)
+    shapes, want = (x.shape, y.shape), ((50_000, 32, 32, 3), (50_000,))
+    must(shapes == want, source.file, f"hold x_train and y_train of shapes {want}", shapes, remedy)
+    return _pictures(x, y), _pictures(*test)
+
+
+def _pictures(x: Any, y: Any) -> Pictures:
+    return Pictures(
+        torch.from_numpy(x).permute(0, 3, 1, 2).contiguous(), torch.from_numpy(y).long()
     )
-    return first, second
 
 
 def faces(places: Sequence[Path]) -> Pictures:

@@ -4,17 +4,16 @@ from collections.abc import Callable, Iterator, Sequence
 from math import exp, log
 from pathlib import Path
 from typing import Any, NamedTuple
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..beliefs import Moments
-from ..checks import refusal
 from ..head import Head
 from ..predictive import Categorical, Normal
 from . import deep, images, protocol, records
+from .arrays import arrays
 from .deep import LABELS, NUMBERS, Course, Fitted
 from .images import Pictures
 from .resnet import ResNet18
@@ -237,10 +236,6 @@ def keep(path: Path, log_probs: Tensor, y: Tensor) -> None:
 
 def recalled(path: Path) -> tuple[Tensor, Tensor]:
     """What `keep` has written: log p (N, K) and labels (N,)."""
-    try:
-        with path.open("rb") as whole, np.load(whole, allow_pickle=False) as file:
-            return torch.from_numpy(file["log_probs"]).double(), torch.from_numpy(file["labels"])
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-        got = f"{type(error).__name__}: {error}".rstrip(".")
-        remedy = "Remove it and the record of its seed to have that network trained again."
-        raise refusal(str(path), "be a whole file of predictions", got, remedy) from None
+    remedy = "Remove it and the record of its seed to have that network trained again."
+    found = arrays(path, ("log_probs", "labels"), "be a whole file of predictions", remedy)
+    return torch.from_numpy(found[0]).double(), torch.from_numpy(found[1])
