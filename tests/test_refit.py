@@ -5,6 +5,8 @@ import weakref
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize
+from scipy.stats import multivariate_normal
 from sklearn.linear_model import BayesianRidge
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -60,6 +62,28 @@ def test_the_evidence_found_is_a_maximum_over_both():
         for b in (0.99, 1.0, 1.01):
             assert log_evidence(a * bound.alpha, b * bound.noise) <= best + 1e-12
     assert values.min() > 0
+
+
+@pytest.mark.parametrize(("rows", "seed"), [(100, 0), (100, 4), (100, 6), (100, 11), (200, 8)])
+def test_the_evidence_found_is_the_greatest_where_features_outnumber_rows(rows, seed):
+    torch.manual_seed(seed)
+    psi = torch.randn(700, 400) @ torch.diag(20 / torch.arange(1, 401)) + 1
+    y = psi @ torch.randn(400)
+    y = y / y.std() + 0.3 * torch.randn(700)
+    psi, y = psi[:rows], y[:rows]
+    bound = refit(RegressionHead(400), psi, y)
+    gram = (psi @ psi.mT + 1).numpy()
+
+    def minus(logs):  # of the rows' own covariance, so that nothing is a small difference
+        a, b = np.exp(logs)
+        cov = gram / a + b**2 * np.eye(rows)
+        return -multivariate_normal(np.zeros(rows), cov, allow_singular=True).logpdf(y.numpy())
+
+    starts = [(np.log(rows), np.log(s)) for s in (1e-3, 0.1, 1.0)]
+    theirs = min(minimize(minus, start, method="Nelder-Mead").fun for start in starts)
+    ours = minus([float(bound.alpha.log()), float(bound.noise.log())])
+    assert ours < theirs + 1e-6
+    assert bound.noise.item() > 0.05
 
 
 def test_pure_noise_shuts_the_weights_off_and_no_noise_leaves_them():

@@ -1,34 +1,59 @@
 """Type-II maximum likelihood of the linear-Gaussian model, from its eigenvalues alone."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 _ROUNDING = 1e-14  # what a residual sum of squares cannot be told from zero by, relative
+_ULPS = 8  # of the greatest eigenvalue: how far each may be off
 
 
-def log_evidence(
-    rho: Tensor, values: Tensor, along: Tensor, square: Tensor, count: Tensor
-) -> Tensor:
-    """max over s of log p(y | rho, s), rho = alpha s^2 the ridge, up to a constant.
+class Spectrum(NamedTuple):
+    """y'y along the eigenvectors of psi'psi, and beside them all."""
 
-    log p = -1/2 [N log s^2 + sum_i log(1 + l_i/rho) + Q(rho)/s^2], so s^2 = Q/N.
+    values: Tensor  # l_i, (..., K, H); zero in directions that the data never took
+    energy: Tensor  # c_i^2/l_i with c = psi'y in the eigenbasis, (..., K, H)
+    rest: Tensor  # y'y - sum of energy, (..., K)
+    least: Tensor  # below this no residual can be told from zero, (..., K)
+    count: Tensor  # N
+
+    def residual(self, rho: Tensor) -> Tensor:
+        """Q(rho) = y'y - sum_i c_i^2/(l_i + rho), found without a difference."""
+        left = (self.energy / (1 + self.values / rho[..., None])).sum(-1)
+        return torch.maximum(self.rest + left, self.least)
+
+    def log_evidence(self, rho: Tensor) -> Tensor:
+        """max over s of log p(y | rho, s), rho = alpha s^2 the ridge, up to a constant.
+
+        log p = -1/2 [N log s^2 + sum_i log(1 + l_i/rho) + Q(rho)/s^2], so s^2 = Q/N.
+        """
+        volume = torch.log1p(self.values / rho[..., None]).sum(-1)
+        return -0.5 * (self.count * self.residual(rho).log() + volume)
+
+    def slope(self, rho: Tensor) -> Tensor:
+        """d log_evidence / d log rho."""
+        seen = self.values / (self.values + rho[..., None])
+        less = (self.energy * seen * (1 - seen)).sum(-1)
+        return 0.5 * (seen.sum(-1) - self.count * less / self.residual(rho))
+
+
+def spectrum(values: Tensor, along: Tensor, square: Tensor, count: Tensor) -> Spectrum:
+    """What the evidence depends on.
+
+    What no direction explains is found as a difference, which rounding may leave at zero or
+    below. Where there are as many directions as rows it is zero indeed; elsewhere it is at
+    least what rounding can make of it, lest a noise seem to be nil.
     """
-    residual = residual_square(rho, values, along, square)
-    return -0.5 * (count * residual.log() + torch.log1p(values / rho[..., None]).sum(-1))
-
-
-def residual_square(rho: Tensor, values: Tensor, along: Tensor, square: Tensor) -> Tensor:
-    """Q(rho) = y'y - sum_i c_i^2/(l_i + rho), never below what rounding leaves of it."""
-    explained = (along.square() / (values + rho[..., None])).sum(-1)
-    return torch.maximum(square - explained, _ROUNDING * square)
-
-
-def slope(rho: Tensor, values: Tensor, along: Tensor, square: Tensor, count: Tensor) -> Tensor:
-    """d log_evidence / d log rho."""
-    shrunk = values + rho[..., None]
-    less = (along / shrunk).square().sum(-1) * rho
-    residual = residual_square(rho, values, along, square)
-    return 0.5 * ((values / shrunk).sum(-1) - count * less / residual)
+    seen = values > 0
+    values = values.expand(along.shape)
+    energy = torch.where(seen, along.square() / torch.where(seen, values, 1), 0)
+    off = _ULPS * torch.finfo(values.dtype).eps * values.amax(-1, keepdim=True)
+    doubt = (energy * (off / torch.where(seen, values, 1)).clamp(max=1)).sum(-1)
+    rest = square - energy.sum(-1)
+    fits = (seen.sum(-1) >= count) & (rest <= doubt)
+    rest = torch.where(fits, 0, torch.maximum(rest, doubt))
+    return Spectrum(values, energy, rest, _ROUNDING * square, count)
 
 
 def maximise_evidence(
@@ -42,17 +67,17 @@ def maximise_evidence(
         square: y'y, (..., K).
         count: N.
     """
-    sums = (values, along, square, count)
+    of = spectrum(values, along, square, count)
     tiny = torch.finfo(values.dtype).tiny
-    top = values.amax(-1).clamp(min=tiny).log().expand(square.shape)
+    top = of.values.amax(-1).clamp(min=tiny).log()
     grid = torch.linspace(-60.0, 14.0, 400, dtype=top.dtype, device=top.device)
-    reached = torch.stack([log_evidence((top + x).exp(), *sums) for x in grid])
+    reached = torch.stack([of.log_evidence((top + x).exp()) for x in grid])
     middle, step = top + grid[reached.argmax(0)], grid[1] - grid[0]
     low, high = middle - step, middle + step
     for _ in range(60):
         centre = (low + high) / 2
-        rising = slope(centre.exp(), *sums) > 0
+        rising = of.slope(centre.exp()) > 0
         low, high = torch.where(rising, centre, low), torch.where(rising, high, centre)
     rho = ((low + high) / 2).exp()
-    s2 = (residual_square(rho, values, along, square) / count).clamp(min=tiny)
+    s2 = (of.residual(rho) / count).clamp(min=tiny)
     return rho / s2, s2.sqrt()
