@@ -16,7 +16,7 @@ class Spectrum(NamedTuple):
     energy: Tensor  # c_i^2/l_i with c = psi'y in the eigenbasis, (..., K, H)
     rest: Tensor  # y'y - sum of energy, (..., K)
     least: Tensor  # below this no residual can be told from zero, (..., K)
-    count: Tensor  # N
+    rows: Tensor  # N
 
     def residual(self, rho: Tensor) -> Tensor:
         """Q(rho) = y'y - sum_i c_i^2/(l_i + rho), found without a difference."""
@@ -29,13 +29,13 @@ class Spectrum(NamedTuple):
         log p = -1/2 [N log s^2 + sum_i log(1 + l_i/rho) + Q(rho)/s^2], so s^2 = Q/N.
         """
         volume = torch.log1p(self.values / rho[..., None]).sum(-1)
-        return -0.5 * (self.count * self.residual(rho).log() + volume)
+        return -0.5 * (self.rows * self.residual(rho).log() + volume)
 
     def slope(self, rho: Tensor) -> Tensor:
         """d log_evidence / d log rho."""
         seen = self.values / (self.values + rho[..., None])
         less = (self.energy * seen * (1 - seen)).sum(-1)
-        return 0.5 * (seen.sum(-1) - self.count * less / self.residual(rho))
+        return 0.5 * (seen.sum(-1) - self.rows * less / self.residual(rho))
 
 
 def spectrum(values: Tensor, along: Tensor, square: Tensor, count: Tensor) -> Spectrum:
