@@ -227,8 +227,8 @@ def parts(labels, seed=0):
 
 
 def test_a_softmax_brings_its_posterior_along():
-    unit = Unit("cifar10", "softmax", 0)
-    found, lines, kept = vision.trained(unit, parts(True), [QUICK], Small)
+    unit = Unit("cifar10", "softmax", 0, course=QUICK)
+    found, lines, kept = vision.trained(unit, parts(True), Small)
     assert [line["fit"]["method"] for line in lines] == ["softmax", "softmax-laplace"]
     data = parts(True)
     y = data.test.y
@@ -254,7 +254,7 @@ def test_a_softmax_brings_its_posterior_along():
 @pytest.mark.parametrize("name", ["scroll-full", "map", "mvn"])
 def test_ages_are_measured_in_years(name):
     data = parts(False)
-    found, (line,), _ = vision.trained(Unit("faces", name, 0), data, [QUICK], Small)
+    found, (line,), _ = vision.trained(Unit("faces", name, 0, course=QUICK), data, Small)
     with torch.no_grad():
         p = found.head(found.features(data.test.x))
     error = 10 * (p.mean.reshape(-1) - data.test.y)
@@ -276,16 +276,26 @@ def test_a_network_that_has_become_nan_trains_no_further(monkeypatch):
     assert (found.epoch, found.score) == (1, 2.0)
 
 
-@pytest.mark.parametrize("name", ["scroll-diag", "map"])
-def test_of_two_courses_the_better_one_counts(name):
-    """By held-out pictures; and each starts anew, so that the order is no matter."""
-    data, unit = parts(False), Unit("faces", name, 0)
-    ways = [replace(QUICK, head_lr=lr) for lr in (1e-3, 3e-2)]
-    alone = [vision.trained(unit, data, [way], Small)[1][0] for way in ways]
-    better = min(alone, key=lambda line: line["val"])
-    assert alone[0]["val"] != alone[1]["val"]
-    for both in (ways, ways[::-1]):
-        assert vision.trained(unit, data, both, Small)[1] == [better]
+def test_a_record_says_in_what_its_course_is_not_the_papers():
+    odd = replace(Course(), anneal_head=True, head_lr=0.01, frozen=True, compile=False)
+    assert Unit("faces", "map", 0, "frozen", odd).fit() == {
+        "set": "faces", "method": "map", "seed": 0,
+        "condition": "frozen", "anneal_head": True, "head_lr": 0.01,
+    }  # fmt: skip
+    assert Unit("faces", "map", 0, "tuned", Course()).fit() == {
+        "set": "faces", "method": "map", "seed": 0, "condition": "tuned",
+    }  # fmt: skip
+
+
+def test_a_record_says_how_it_was_made():
+    said = []
+    unit = Unit("faces", "scroll-diag", 0, course=QUICK)
+    _, (line,), _ = vision.trained(unit, parts(False), Small, lambda *how: said.append(how))
+    assert line["scores"] == [round(score, 4) for _, score in said]
+    assert line["val"] == min(score for _, score in said)
+    assert line["device"] == "cpu"
+    assert line["seconds"] > 0
+    assert line["versions"]["torch"] == torch.__version__
 
 
 def test_a_run_goes_on_where_it_stopped(tmp_path, monkeypatch):

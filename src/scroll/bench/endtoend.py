@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +12,7 @@ from . import vision
 from .deep import LABELS, NUMBERS
 from .encoders import lite0
 from .index import Values
-from .records import Record, load
+from .records import Record, key, load
 from .tables import Block, Label, Table, table
 from .vision import CONDITIONS, Unit
 
@@ -51,21 +50,21 @@ class EndToEnd:
         set: of the pictures.
         methods: that can be trained.
         conditions: how bodies start.
-        tables: made of records and of the folder that holds them.
+        tables: made of what was found and of the folder that holds it.
     """
 
     about: str
     set: str
     methods: tuple[str, ...]
     conditions: tuple[str, ...]
-    tables: Callable[[Sequence[Record], Path, Sequence[int], Wants], list[Table]]
+    tables: Callable[["Found", Path, Wants], list[Table]]
 
     def units(self, methods: Sequence[str] | None, seeds: Sequence[int] | None) -> list[Unit]:
         """What is to be trained for some methods and seeds, or for all."""
         for method in methods or ():
             one_of("methods", method, self.methods)
         some = [m for m in self.methods if methods is None or m in methods]
-        return list(vision.units(self.set, some, list(seeds or SEEDS), list(self.conditions)))
+        return list(vision.units(self.set, some, seeds or SEEDS, self.conditions))
 
 
 def train(
@@ -119,39 +118,42 @@ def shown(
     """Its tables, with the rows of some methods or of all."""
     of = END_TO_END[name]
     of.units(methods, seeds)  # refuses what is none
-    mine = [r for r in load(results).records if r["fit"]["set"] == of.set]
+    mine = (r for r in load(results).records if r["fit"]["set"] == of.set)
 
     def wants(method: str) -> bool:
         return methods is None or method.removesuffix("-laplace") in methods
 
-    return of.tables(mine, results, seeds or SEEDS, wants)
+    return of.tables(Found(of.set, mine, seeds or SEEDS), results, wants)
 
 
-def _values(
-    records: Iterable[Record], method: str, metric: str, seeds: Sequence[int], **where: Any
-) -> Values:
-    """A metric by seed."""
-    return {
-        r["fit"]["seed"]: r["metrics"][metric]
-        for r in records
-        if r["fit"]["method"] == method
-        and r["fit"]["seed"] in seeds
-        and metric in r["metrics"]
-        and all(r["fit"].get(k) == v for k, v in where.items())
-    }
+class Found:
+    """The records of a set, by what they are of."""
+
+    def __init__(self, name: str, records: Iterable[Record], seeds: Sequence[int]):
+        self.name, self.seeds = name, seeds
+        self.by_key = {key(record): record for record in records}
+
+    def values(self, method: str, metric: str, condition: str = "scratch") -> Values:
+        """A metric by seed: of the way that held-out pictures score best."""
+        best = {seed: self._best(method, seed, condition) for seed in self.seeds}
+        return {
+            seed: record["metrics"][metric]
+            for seed, record in best.items()
+            if record is not None and metric in record["metrics"]
+        }
+
+    def _best(self, method: str, seed: int, condition: str) -> Record | None:
+        units = vision.units(self.name, [method], [seed], [condition])
+        ways = [self.by_key[k] for unit in units if (k := key(unit.fit())) in self.by_key]
+        return min(ways, key=lambda record: record["val"]) if len(ways) > 1 else (*ways, None)[0]
 
 
-def cifar(
-    records: Sequence[Record], results: Path, seeds: Sequence[int], wants: Wants
-) -> list[Table]:
+def cifar(found: Found, results: Path, wants: Wants) -> list[Table]:
     """Heads, both kinds of temperature, and networks averaged over seeds."""
     columns = {"NLL": "nll", "Accuracy": "accuracy", "ECE": "ece"}
 
     def line(method: str, suffix: str = "") -> Mapping[str, Values]:
-        return {
-            column: _values(records, method, metric + suffix, seeds)
-            for column, metric in columns.items()
-        }
+        return {column: found.values(method, metric + suffix) for column, metric in columns.items()}
 
     every = {label: method for label, method in CIFAR.items() if wants(method)}
     scaled = {label: m for label, m in every.items() if m in SCALED}
@@ -161,7 +163,7 @@ def cifar(
         Block({f"{label} (T held out)": line(m, "_held") for label, m in scaled.items()}, None),
         Block(
             {
-                f"{label} (ens.)": ensemble(results, method, seeds, columns)
+                f"{label} (ens.)": ensemble(results, method, found.seeds, columns)
                 for label, method in every.items()
                 if method in vision.KEPT
             },
@@ -172,27 +174,26 @@ def cifar(
         "CIFAR-10 with a ResNet-18 from scratch, mean and standard error over seeds; T* is the "
         "best temperature on the test pictures themselves"
     )
-    found = table(
+    made = table(
         "appendix_cifar", title, tuple(columns), blocks, show_se=True, greatest=("Accuracy",)
     )
-    return [found, *_health("cifar", {x: (m, None) for x, m in every.items()}, records, seeds)]
+    return [made, *_health("cifar", {x: (m, "scratch") for x, m in every.items()}, found)]
 
 
 def _health(
     name: str,
-    fits: Mapping[str, tuple[str, str | None]],
-    records: Sequence[Record],
-    seeds: Sequence[int],
+    fits: Mapping[str, tuple[str, str]],
+    found: Found,
 ) -> list[Table]:
     """What `diagnose` says of those heads that have an answer, by method and condition."""
     columns = {"Noise / variance": "noise_share", "Weight of hard rows": "hard_weight"}
     rows: dict[Label, Mapping[str, Values]] = {
-        label: found
+        label: line
         for label, (method, condition) in fits.items()
         if any(
             (
-                found := {
-                    column: _values(records, method, metric, seeds, condition=condition)
+                line := {
+                    column: found.values(method, metric, condition)
                     for column, metric in columns.items()
                 }
             ).values()
@@ -220,9 +221,7 @@ def ensemble(
     return {column: {seeds[0]: found[metric]} for column, metric in columns.items()}
 
 
-def faces(
-    records: Sequence[Record], results: Path, seeds: Sequence[int], wants: Wants
-) -> list[Table]:
+def faces(found: Found, results: Path, wants: Wants) -> list[Table]:
     """NLL and RMSE of each head, by how its body started."""
     named = {
         f"{TITLES[condition]} {metric.upper()}": (condition, metric)
@@ -231,24 +230,21 @@ def faces(
     }
     rows: dict[Label, Mapping[str, Values]] = {
         label: {
-            column: _values(
-                records, method, metric, seeds,
-                condition=None if condition == "scratch" else condition,
-            )
+            column: found.values(method, metric, condition)
             for column, (condition, metric) in named.items()
         }
         for label, method in FACES.items()
         if wants(method)
-    }  # fmt: skip
+    }
     title = "UTKFace, age in years at 64 pixels: ResNet-18 from scratch, EfficientNet-Lite0 else"
     fits = {
-        f"{label}, {TITLES[condition]}": (method, None if condition == "scratch" else condition)
+        f"{label}, {TITLES[condition]}": (method, condition)
         for condition in CONDITIONS
         for label, method in FACES.items()
         if wants(method)
     }
-    found = table("appendix_utkface_e2e", title, tuple(named), [Block(rows)], show_se=True)
-    return [found, *_health("utkface_e2e", fits, records, seeds)]
+    made = table("appendix_utkface_e2e", title, tuple(named), [Block(rows)], show_se=True)
+    return [made, *_health("utkface_e2e", fits, found)]
 
 
 END_TO_END = {

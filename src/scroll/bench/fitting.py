@@ -1,6 +1,5 @@
 """One stack from start to records: train, measure what has stopped, say what it was."""
 
-import platform
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from .evaluation import Fitted, Line, Lines, joined
 from .linear import quasi_newton
 from .methods import prepared
 from .protocol import Folds
-from .records import Record
+from .records import Record, made
 from .work import Group, Tell, Unit, Work, shortened
 
 RATE = 0.03  # of Adam, as the paper has it
@@ -51,11 +50,7 @@ def fit(unit: Unit, data: Folds, watch: Tell | None = None) -> Iterator[list[Rec
             left[ready] = -1
             chosen = (ready[:, None] * members + torch.arange(members, device=device)).flatten()
             lines = _measured(work, whole, chosen, mine, own)
-            spent = {
-                "seconds": round((time.time() - began) / len(each), 4),  # its share of the stack's
-                "device": _name(device),
-                "versions": _versions(),
-            }
+            spent = made(began, device, len(each))  # its share of the stack's
             those = [groups[i] for i in ready.tolist()]
             yield list(_records(unit, those, lines, steps[chosen].tolist(), spent))
 
@@ -167,13 +162,3 @@ def _ordered(rows: Rows, each: Sequence[Group]) -> Rows:
     index = torch.where(own, torch.arange(n, device=device), chance.permutation(seeds, 0, n))
     rank = torch.arange(len(each), device=device)[:, None]
     return Rows(rows.x[rank, index], rows.y[rank, index])
-
-
-def _name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-
-
-def _versions() -> dict[str, str]:
-    from .. import __version__
-
-    return {"scroll": __version__, "torch": torch.__version__, "python": platform.python_version()}

@@ -9,10 +9,14 @@ import gzip
 import json
 import math
 import os
+import platform
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import torch
 
 from ..checks import must, refusal
 
@@ -65,6 +69,18 @@ def append(path: str | Path, records: Iterable[Mapping[str, Any]]) -> None:
         raise refusal(str(path), want, error.strerror or error, remedy, OSError) from error
     finally:
         os.close(file)
+
+
+def made(began: float, device: torch.device, share: int = 1) -> Record:
+    """What a record says of how it was made: seconds since `began` over a share, where, by what."""
+    from .. import __version__
+
+    versions = {"scroll": __version__, "torch": torch.__version__}
+    return {
+        "seconds": round((time.time() - began) / share, 4),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "versions": versions | {"python": platform.python_version()},
+    }
 
 
 def skipped(problems: Sequence[str], most: int = 5) -> list[str]:

@@ -1,8 +1,11 @@
 """CIFAR-10 and UTKFace, trained through: which fits there are, and what each is worth."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
 from math import exp, log
 from pathlib import Path
+from time import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,13 +19,14 @@ from . import deep, images, protocol, records
 from .arrays import arrays
 from .deep import LABELS, NUMBERS, Course, Fitted
 from .images import Pictures
+from .records import made
 from .resnet import ResNet18
 from .softmax import averaged, normal_draws
 
 CLASSES = 10
 HEALTH = 5000  # training pictures that a diagnosis looks at
 KEPT = ("ova-none", "softmax")  # whose probabilities are kept, to be averaged over seeds
-CONDITIONS = {  # how a body starts, and how it is trained: where in two ways, by the better one
+CONDITIONS = {  # how a body starts, and how it is trained: where in several ways, by the best one
     "scratch": (Course(anneal_head=True),),
     "frozen": tuple(Course(frozen=True, anneal_head=True, head_lr=lr) for lr in (1e-3, 3e-3)),
     "tuned": (Course(),),
@@ -36,11 +40,14 @@ class Unit(NamedTuple):
     method: str
     seed: int
     condition: str = "scratch"
+    course: Course = CONDITIONS["scratch"][0]
 
     def fit(self) -> dict[str, Any]:
-        """What names it in the records."""
-        odd = {} if self.condition == "scratch" else {"condition": self.condition}
-        return {"set": self.set, "method": self.method, "seed": self.seed, **odd}
+        """What names it in the records: also in what its course is not the paper's."""
+        start = {} if self.condition == "scratch" else {"condition": self.condition}
+        usual, here = asdict(Course()), asdict(self.course)
+        odd = {k: v for k, v in here.items() if v != usual[k] and k not in ("frozen", "compile")}
+        return {"set": self.set, "method": self.method, "seed": self.seed, **start, **odd}
 
 
 class Parts(NamedTuple):
@@ -72,45 +79,43 @@ def _on(part: Pictures, device: torch.device) -> Pictures:
     return Pictures(part.x.to(device), part.y.to(device))
 
 
-def units(name: str, methods: list[str], seeds: list[int], conditions: list[str]) -> Iterator[Unit]:
-    """All of a set, seed by seed."""
+def units(
+    name: str, methods: Sequence[str], seeds: Sequence[int], conditions: Sequence[str]
+) -> Iterator[Unit]:
+    """All of a set, seed by seed, in every way."""
     for seed in seeds:
         for condition in conditions:
             for method in methods:
-                yield Unit(name, method, seed, condition)
+                for course in CONDITIONS[condition]:
+                    yield Unit(name, method, seed, condition, course)
 
 
 def trained(
     unit: Unit,
     data: Parts,
-    courses: Sequence[Course] = (),
     body: Callable[[], Any] | None = None,
-    watch: Callable[[int, float], None] = lambda epoch, score: None,
+    watch: Callable[[int, float], object] = lambda epoch, score: None,
 ) -> tuple[Fitted, list[dict[str, Any]], dict[str, Tensor]]:
-    """Train a unit, by the course that held-out pictures score best.
-
-    Its records, and probabilities that are worth keeping.
-    """
+    """Train a unit: its records, and probabilities that are worth keeping."""
     labels = unit.set == "cifar10"
-    device, n = data.train.x.device, len(data.train.y)
+    device, n, began = data.train.x.device, len(data.train.y), time()
+    torch.manual_seed(unit.seed)
+    network: Any = (body or (lambda: ResNet18(small=labels)))().to(device)
+    make = (LABELS if labels else NUMBERS)[unit.method]
+    head: Any = make(network.features, CLASSES, n).to(device)
+    scores: list[float] = []
 
-    def by(course: Course) -> Fitted:
-        torch.manual_seed(unit.seed)
-        network: Any = (body or (lambda: ResNet18(small=labels)))().to(device)
-        make = (LABELS if labels else NUMBERS)[unit.method]
-        head = make(network.features, CLASSES, n).to(device)
-        return deep.fit(network, head, data.train, data.held, course, watch)
+    def each(epoch: int, score: float) -> None:
+        scores.append(round(score, 4))
+        watch(epoch, score)
 
-    ways = [(by(course), course) for course in courses or CONDITIONS[unit.condition]]
-    found, course = min(ways, key=lambda way: way[0].score)
+    found = deep.fit(network, head, data.train, data.held, unit.course, each)
     if unit.method == "map":
-        head: Any = found.head
         head.fit_noise(found.features(data.held.x), data.held.y)
+    how = {"val": found.score, "epoch": found.epoch, "scores": scores} | made(began, device)
     lines, kept = [], {}
     for method, worth, probs in (_labels if labels else _numbers)(unit, found, data):
-        fit = unit._replace(method=method).fit()
-        how = {"val": found.score, "epoch": found.epoch, "head_lr": course.head_lr}
-        lines.append({"fit": fit, "metrics": worth, **how})
+        lines.append({"fit": unit._replace(method=method).fit(), "metrics": worth, **how})
         if method in KEPT:
             kept[method] = probs
     return found, lines, kept
@@ -212,11 +217,18 @@ def run(
         if data[0] != (unit.set, unit.seed):
             data = (unit.set, unit.seed), parts(unit.set, places, unit.seed, device)
         say(f"{unit}")
-        _, lines, kept = trained(unit, data[1], body=body(unit.condition))
+        watch = partial(_tell, say, unit.course.epochs)
+        _, lines, kept = trained(unit, data[1], body(unit.condition), watch)
         for method, log_probs in kept.items():
             keep(kept_at(results, unit.set, method, unit.seed), log_probs, data[1].test.y)
         records.append(records.file_of(results, unit.set), lines)
         say(f"{lines[0]['metrics']}")
+
+
+def _tell(say: Callable[[str], object], epochs: int, epoch: int, score: float) -> None:
+    """A word now and then: a fit takes minutes."""
+    if (epoch + 1) % 10 == 0:
+        say(f"epoch {epoch + 1} of {epochs}, held-out score {score:.4f}")
 
 
 def kept_at(results: Path, name: str, method: str, seed: int) -> Path:
