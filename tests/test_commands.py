@@ -441,6 +441,7 @@ def test_export_hands_over_the_model(models, monkeypatch):
         (("no.parquet", "--target", "b"), ["no.parquet", "be a table that can be read"]),
         (("no.csv.gz", "--target", "b"), ["no.csv.gz", "be a table that can be read"]),
         (("inf.csv", "--target", "b"), ["`b`", "finite", "row 2"]),
+        (("euro.csv", "--target", "b"), ["labels that repeat", "30 different ones in 30 rows"]),
     ],
 )
 def test_what_cannot_be_fitted_is_refused_in_a_line(words, said):
@@ -450,6 +451,7 @@ def test_what_cannot_be_fitted_is_refused_in_a_line(words, said):
     Path("ragged.csv").write_text("a,b\n1,2\n3,4,5\n")
     Path("long.csv").write_text("a,b\n1,2,3\n3,4,5\n")
     Path("inf.csv").write_text("a,b\n1,2\n3,inf\n5,6\n")
+    Path("euro.csv").write_text("a,b\n" + "".join(f"{i},€{100 + i}\n" for i in range(30)))
     Path("words.csv").write_text("a,n\n1,3\n2,many\n3,0\n")
     Path("minus.csv").write_text("a,n\n1,3\n2,2\n3,-1\n")
     for name in ("no.parquet", "no.csv.gz", "train.xls"):

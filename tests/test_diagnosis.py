@@ -140,3 +140,15 @@ def test_each_class_of_least_squares_is_looked_at():
 def test_targets_without_features_are_refused():
     with pytest.raises(ValueError, match="`psi` must be given with y, but got None"):
         RegressionHead(H).diagnose(y=torch.zeros(5))
+
+
+def test_a_diagnosis_in_inference_mode_is_the_same():
+    head, psi, y = RegressionHead(4), torch.randn(30, 4), torch.randn(30)
+    want = str(head.diagnose(psi, y))
+    with torch.inference_mode():
+        assert str(head.diagnose(psi * 1, y * 1)) == want
+
+
+def test_a_noise_that_is_the_whole_variance_is_said_to_be():
+    head = RegressionHead(4, covariance="none")
+    assert "Noise: all of the predictive variance" in str(head.diagnose(torch.randn(9, 4)))

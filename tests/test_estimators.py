@@ -411,3 +411,9 @@ def test_a_line_is_what_bayesian_ridge_makes_of_it():
     )
     assert np.abs(ours - mean).mean() < 0.15
     assert 0.8 < np.median(spread / std) < 1.2
+
+
+def test_columns_of_one_name_are_refused_in_words():
+    frame = pd.DataFrame(np.zeros((5, 2)), columns=["a", "a"])
+    with pytest.raises(ValueError, match="`X` must have distinct column names, but got 'a' more"):
+        ScrollRegressor().fit(frame, np.zeros(5))

@@ -543,3 +543,9 @@ def test_low_rank_reaches_what_full_can():
         lbfgs.step(closure)
         reached.append(head.loss(psi, y, total=400).item())
     assert reached[0] == pytest.approx(reached[1], abs=1e-4)
+
+
+def test_a_head_in_half_precision_is_refused():
+    head = RegressionHead(3).bfloat16()
+    with pytest.raises(ValueError, match=r"`head` must be in float32 .*bfloat16. .*head.float\(\)"):
+        head.loss(torch.randn(5, 3), torch.randn(5), total=5)

@@ -359,3 +359,15 @@ def test_evidence_maximiser_broadcasts():
     assert alpha.shape == noise.shape == (2, 3)
     one = maximise_evidence(values[1], along[1, [2]], square[1, [2]], count)
     torch.testing.assert_close(alpha[1, [2]], one[0])
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_hybrid_is_trained_also_where_gradients_are_off(mode):
+    psi, y = data()
+    torch.manual_seed(0)
+    want = refit(head(), psi, y, hybrid=True, steps=20).update(psi, y).add(psi, y, steps=20)(psi)
+    torch.manual_seed(0)
+    with mode():
+        bound = refit(head(), psi, y, hybrid=True, steps=20).update(psi, y)
+        found = bound.add(psi * 1, y * 1, steps=20)(psi)
+    torch.testing.assert_close(found.variance, want.variance.detach(), rtol=1e-9, atol=0)

@@ -114,6 +114,12 @@ def finite(name: str, x: Tensor) -> None:
         )
 
 
+def precise(like: Tensor) -> None:
+    """A head has a precision that its variances can do with."""
+    remedy = "Keep it in single precision: head.float(). Its features may have any."
+    must(like.dtype.itemsize >= 4, "head", "be in float32 or float64", like.dtype, remedy)
+
+
 def shaped(y: Tensor, shape: torch.Size, name: str = "y") -> None:
     """Targets `y` have the shape of their rows."""
     if y.shape != shape:

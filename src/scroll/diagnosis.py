@@ -56,6 +56,7 @@ class Diagnosis:
         return self.text
 
 
+@torch.inference_mode(False)  # a derivative is taken
 @torch.no_grad()
 def diagnose(head: Head, psi: Tensor | None = None, y: Tensor | None = None) -> Diagnosis:
     """Noise collapse, prior-precision runaway and attenuation of a head."""
@@ -69,7 +70,10 @@ def diagnose(head: Head, psi: Tensor | None = None, y: Tensor | None = None) -> 
     learned = head.objective.prior is log_evidence and head.log_alpha.requires_grad
     runaway = _runaway(belief) if learned else None
     hard = None if share is None or psi is None or y is None else _hard_weight(head, psi, y)
-    lines = [_noise_words(share), _alpha_words(runaway, head.log_alpha.exp()), _hard_words(hard)]
+    noise = _noise_words(share, isinstance(factor, Gaussian))
+    lines = [noise, _alpha_words(runaway, head.log_alpha.exp()), _hard_words(hard)]
+    if psi is not None:
+        lines.append("Whether rows were learned by heart only rows that were held out can tell.")
     return Diagnosis(share, runaway, "\n".join(line for line in lines if line), hard)
 
 
@@ -106,9 +110,11 @@ def _runaway(belief: Belief) -> Tensor | None:
         return -2 * torch.autograd.grad(density.sum(), c)[0]
 
 
-def _noise_words(share: Tensor | None) -> str:
+def _noise_words(share: Tensor | None, gaussian: bool) -> str:
+    if share is None and gaussian:
+        return "Noise: all of the predictive variance, the same for every row."
     if share is None:
-        return "Noise: this likelihood has none beside a learned variance; it cannot collapse."
+        return "Noise: this likelihood has none that could collapse."
     low = float(share.min())
     if low >= COLLAPSED:
         return f"Noise: carries {low:.2%} of the predictive variance or more. Healthy."

@@ -18,6 +18,7 @@ from .checks import (
     one_of,
     positive,
     positive_int,
+    precise,
     refusal,
     shaped,
     tensor,
@@ -303,6 +304,7 @@ class Head(nn.Module):
         if not psi.is_floating_point():
             raise refusal("psi", "be a floating-point tensor", psi.dtype, error=TypeError)
         finite("psi", psi)
+        precise(self.log_alpha)
         return psi.to(self.log_alpha.dtype).unsqueeze(-3)
 
     def _check_parts(self) -> None:

@@ -90,6 +90,7 @@ class Refit:
         self.added: Added | None = None
         self._bind(statistics)
 
+    @torch.inference_mode(False)  # what is made there could not be trained upon
     def _bind(self, statistics: Statistics) -> None:
         values, basis = torch.linalg.eigh(statistics.gram)
         values, basis = values.unsqueeze(-2), basis.unsqueeze(-3)
@@ -141,6 +142,8 @@ class Refit:
         self._bind(self.statistics.merged(statistics))
         return self
 
+    @torch.inference_mode(False)
+    @torch.enable_grad()  # S+ is trained, wherever this is called
     def add(
         self,
         features: Tensor | Batches,

@@ -178,9 +178,10 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
                 estimator=self,
                 input_name="X",
             )
+        table = Table.of(X) if reset else None  # first: it says in words what is wrong with names
         _check_feature_names(self, X, reset=reset)
-        if reset:
-            self.table_ = Table.of(X)
+        if table is not None:
+            self.table_ = table
         _check_n_features(self, X, reset=reset)
         return self.table_.codes(X, type(self).__name__)
 
