@@ -165,6 +165,16 @@ def routed(fitted: Fitted) -> Lines:
     return plain(fitted) | lines
 
 
+def inputs_alone(fitted: Fitted) -> Lines:
+    """The Bayesian linear model of the inputs: what can be told without any network."""
+    folds = fitted.folds
+    lead, _, width = folds.train.x.shape
+    head = RegressionHead(width, covariance="none", bias=False, replicates=(lead,))
+    bound = refit(head.to(folds.train.x), folds.train.x, folds.train.y)
+    val = -bound(folds.val.x).log_prob(folds.val.y).mean(-1)
+    return {"": Line(scored(bound, folds), val)}
+
+
 def _leverage_area(bound: Refit, features: Callable[[Tensor], Tensor], folds: Folds) -> Tensor:
     """How well the variance of a posterior tells foreign rows."""
     assert folds.foreign is not None

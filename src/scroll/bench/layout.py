@@ -258,6 +258,14 @@ SHIFT = (
         Row("SCROLL-Full, refit with inputs", "free-refit-inputs"),
         ranked=None,
     ),
+    Rows(
+        (
+            Row(
+                "Linear in the inputs", "inputs", on={s: {"foreign": f} for s, f in FOREIGN.items()}
+            ),
+        ),
+        None,
+    ),
 )
 PASSES = {  # training runs per architecture, and passes at inference
     "scroll-full": (1, 1),
@@ -274,6 +282,7 @@ PASSES = {  # training runs per architecture, and passes at inference
     "closed-diag": (1, 1),
     "free-refit": (1, 1),
     "free-refit-inputs": (1, 1),
+    "inputs": (1, 1),
 }
 
 

@@ -279,6 +279,7 @@ METHODS: dict[str, Method] = {
     ),
     "vbll-softmax": Method(_variational_softmax, _kl_weights, _turn_weight, mean_form=True),
     "mean": Method(lambda d, lead, _: Constant(lead), raw=True),
+    "inputs": Method(lambda d, lead, _: Constant(lead), raw=True, report=evaluation.inputs_alone),
     "gp-rbf": Method(
         lambda d, lead, _: Process(d, lead), turn=_spread_as_scale, raw=True, rows=1000
     ),
