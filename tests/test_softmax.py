@@ -13,7 +13,6 @@ from scroll.bench.protocol import Folds, metrics
 from scroll.bench.softmax import Softmax, VariationalSoftmax
 from scroll.feeding import Rows
 from scroll.predictive import Categorical
-from scroll.training import Network
 
 R, N, H, K = 2, 40, 5, 3
 
@@ -74,26 +73,23 @@ def test_vbll_predicts_the_mean_softmax_of_its_logits():
 
 def test_laplace_is_one_over_the_diagonal_of_the_curvature():
     data = rows()
-    network = Network(torch.nn.Identity(), Softmax(H, K, (R,)))
-    network.head.weight.fill_(0.0)
+    head = Softmax(H, K, (R,))
 
     def loss(linear):
-        found = functional_call(network.head, {"linear": linear}, (data.x,)).log_prob(data.y)
-        return -found.sum()
+        return -functional_call(head, {"linear": linear}, (data.x,)).log_prob(data.y).sum()
 
-    curve = hessian(loss)(network.head.linear.detach())
-    flat = torch.einsum("rkhrkh->rkh", curve)
-    network.head.weight.copy_(torch.tensor([0.1, 0.4]) / N)
-    want = 1 / (flat + torch.tensor([0.1, 0.4])[:, None, None])
-    torch.testing.assert_close(softmax.laplace(network, data), want, rtol=1e-9, atol=0)
+    flat = torch.einsum("rkhrkh->rkh", hessian(loss)(head.linear.detach()))
+    precision = torch.tensor([0.1, 0.4])[:, None, None]
+    want = 1 / (flat + precision)
+    torch.testing.assert_close(softmax.laplace(head, data.x, precision), want, rtol=1e-9, atol=0)
 
 
 def test_a_posterior_without_spread_is_the_network_itself():
     data = rows()
-    network = Network(torch.nn.Identity(), Softmax(H, K, (R,)))
-    bare = softmax.spread(network, torch.zeros(R, K, H), data.x)
-    torch.testing.assert_close(bare.log_probs, network(data.x).log_probs, rtol=1e-12, atol=1e-12)
-    wide = softmax.spread(network, torch.full((R, K, H), 100.0), data.x)
+    head = Softmax(H, K, (R,))
+    bare = softmax.spread(head, torch.zeros(R, K, H), data.x)
+    torch.testing.assert_close(bare.log_probs, head(data.x).log_probs, rtol=1e-12, atol=1e-12)
+    wide = softmax.spread(head, torch.full((R, K, H), 100.0), data.x)
     assert (wide.probs.amax(-1) < 0.8).all()
 
 

@@ -196,8 +196,10 @@ def _area_with_inputs(network: Network, folds: Folds) -> Tensor:
 def softmax_and_laplace(fitted: Fitted) -> Lines:
     """A network with a softmax, and the posterior about its last layer."""
     network, (train, val, test, _) = fitted
-    variances = softmax.laplace(network, train)
-    held, tested = (softmax.spread(network, variances, rows.x) for rows in (val, test))
+    head: Any = network.head
+    psi = network.body(train.x)  # the weight of the penalty on the mean loss is a prior's
+    variances = softmax.laplace(head, psi, psi.shape[-2] * head.weight[:, None, None])
+    held, tested = (softmax.spread(head, variances, network.body(r.x)) for r in (val, test))
     line = Line(metrics(tested, test.y), -held.log_prob(val.y).mean(-1))
     return plain(fitted) | {"softmax-laplace": line}
 

@@ -9,9 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from ..beliefs import Belief, Moments
 from ..covariances import Full
-from ..feeding import Rows
 from ..predictive import Categorical
-from ..training import Network
 from .references import Lead
 
 DRAWS = 64
@@ -98,23 +96,18 @@ class VariationalSoftmax(nn.Module):
         return dof * precision.log().sum(-1) - precision.sum(-1) / 2
 
 
-def laplace(network: Network, rows: Rows) -> Tensor:
-    """The variances of a posterior about a trained softmax head, (R, K, H).
+def laplace(head: Softmax, psi: Tensor, precision: Tensor | float) -> Tensor:
+    """The variances of a posterior about a trained head, (..., K, H).
 
-    One over the diagonal of sum_n (diag p - p p') x psi psi' + N weight: the weight of the
-    penalty is the prior's precision.
+    One over the diagonal of sum_n (diag p - p p') x psi psi', to which a prior's is added.
     """
-    head: Any = network.head
-    psi = network.body(rows.x)
     p = head(psi).probs
-    curve = (p * (1 - p)).mT @ psi.square()
-    return 1 / (curve + psi.shape[-2] * head.weight[:, None, None])
+    curve: Tensor = (p * (1 - p)).mT @ psi.square()
+    return 1 / (curve + precision)
 
 
-def spread(network: Network, variances: Tensor, x: Tensor) -> Categorical:
+def spread(head: Softmax, variances: Tensor, psi: Tensor) -> Categorical:
     """The predictive of weights with the given variances about those of the head."""
-    head: Any = network.head
-    psi = network.body(x)
     at = Moments(psi @ head.linear.mT, psi.square() @ variances.mT)
     return averaged(at, normal_draws(at.mean.shape[-1]))
 

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..beliefs import Moments
 from ..head import Head
 from ..predictive import Categorical, Normal
 from . import deep, images, protocol, records
@@ -21,7 +20,7 @@ from .deep import LABELS, NUMBERS, Course, Fitted
 from .images import Pictures
 from .records import made
 from .resnet import ResNet18
-from .softmax import averaged, normal_draws
+from .softmax import laplace, spread
 
 CLASSES = 10
 HEALTH = 5000  # training pictures that a diagnosis looks at
@@ -160,8 +159,10 @@ def _labels(unit: Unit, found: Fitted, data: Parts) -> Iterator[tuple[str, Any, 
         found_metrics |= {f"t_{name}": t} | {f"{k}_{name}": v for k, v in cooled.items()}
     yield unit.method, found_metrics | _health(found, data.train), at_test
     if unit.method == "softmax":
-        curve = _curvature(found, data.train.x)
-        yield "softmax-laplace", metrics(_spread(found, test, curve), data.test.y), None
+        head: Any = found.head  # prior precision one is the default of Laplace's library
+        variances = laplace(head, found.features(data.train.x), 1.0)
+        log_p = spread(head, variances, test).log_probs.double()
+        yield "softmax-laplace", metrics(log_p, data.test.y), None
 
 
 def metrics(log_probs: Tensor, y: Tensor) -> dict[str, float]:
@@ -182,22 +183,6 @@ def temperature(log_probs: Tensor, y: Tensor) -> float:
 
 def _nll(logits: Tensor, y: Tensor) -> float:
     return float(-logits.log_softmax(-1).gather(-1, y[:, None]).mean())
-
-
-def _curvature(found: Fitted, x: Tensor) -> Tensor:
-    """The diagonal of the Hessian of a softmax's loss at its weights, (K, H)."""
-    psi = found.features(x)
-    p = found.head(psi).probs
-    curve: Tensor = (p * (1 - p)).mT @ psi.square()
-    return curve
-
-
-def _spread(found: Fitted, psi: Tensor, curve: Tensor) -> Tensor:
-    """log p under a posterior of prior precision one, the default of Laplace's library."""
-    head: Any = found.head
-    at = Moments(psi @ head.linear.mT, psi.square() @ (1 / (curve + 1)).mT)
-    log_p: Tensor = averaged(at, normal_draws(at.mean.shape[-1])).log_probs.double()
-    return log_p
 
 
 def run(
