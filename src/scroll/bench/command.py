@@ -32,6 +32,7 @@ def asked(
     experiment: str, sets: str, methods: str, seeds: str, quick: bool, data: Path | None = None
 ) -> Scope:
     """The scope in a user's words."""
+    one_of("experiment", experiment, [*EXPERIMENTS, *END_TO_END, *STUDIES, "list", "report"])
     folder = None if data is None else str(data)
     return run.scope(experiment, _words(sets), _words(methods), _seeds(seeds), quick, folder)
 

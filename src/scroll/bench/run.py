@@ -16,7 +16,6 @@ from .fitting import fit
 from .index import Index
 from .makers import Scope
 from .protocol import Folds, folds
-from .studies import STUDIES
 from .tables import Table
 from .work import Plan, Read, Tell, Unit, missing, plan
 
@@ -39,9 +38,8 @@ def scope(
 
     What is too large to be fetched unasked is part of it where `folder`, or $SCROLL_DATA, has it.
     """
-    one_of("experiment", experiment, EXPERIMENTS | STUDIES)
+    one_of("experiment", experiment, EXPERIMENTS)
     usual = EXPERIMENTS[experiment]
-    small = quick
     for name in sets or ():
         one_of("sets", name, usual.only or datasets.SETS)
     for name in methods or ():
@@ -50,9 +48,9 @@ def scope(
         must(given is None or len(given) > 0, what, "name at least one", "none")
     few = tuple(m for m in QUICK.methods or () if m in usual.methods()) or None
     return Scope(
-        tuple(sets or (_few(usual.sets) if small else _usual(usual.sets, folder))),
-        tuple(dict.fromkeys(seeds or (QUICK.seeds if small else usual.seeds))),
-        tuple(methods) if methods else (few if small else None),
+        tuple(sets or (_few(usual.sets) if quick else _usual(usual.sets, folder))),
+        tuple(dict.fromkeys(seeds or (QUICK.seeds if quick else usual.seeds))),
+        tuple(methods) if methods else (few if quick else None),
     )
 
 
