@@ -21,6 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 import scroll
 from scroll import ClassificationHead, CountHead, OrdinalHead, RegressionHead, checkpoint
 from scroll import distributed as ours
+from scroll.objectives import Objective, minus_kl
 
 ROOT = Path(__file__).parents[1]
 N, D, H, K, STEPS, FIRST = 60, 4, 6, 3, 12, 43  # of 60 rows the first rank has 43
@@ -36,6 +37,7 @@ HEADS = {
     "gaussreg": partial(ClassificationHead, H, K, "gaussreg"),
     "ordinal": partial(OrdinalHead, H, K),
     "count": partial(CountHead, H),
+    "beta": partial(RegressionHead, H, 2, beta=0.5),
 }
 
 
@@ -48,7 +50,7 @@ def table(name):
     real = torch.randn(N, 2, generator=seeded(1)) + x[:, :2]
     if name in ("ova", "gaussreg", "ordinal", "count"):
         return x, real[:, 0].abs().long().clamp(max=K - 1)
-    return x, real if name == "outputs" else real[:, 0]
+    return x, real if name in ("outputs", "beta") else real[:, 0]
 
 
 def model(name):
@@ -130,7 +132,7 @@ def described(one):
 
 REFITS = [(name, how) for name in HEADS for how in ("tensor", "stream", "weights")
           if name in ("full", "outputs", "ova", "count") or how == "tensor"]  # fmt: skip
-TRAINED = [*((name, False) for name in HEADS if name != "gaussreg"), ("full", True)]
+TRAINED = [*((name, False) for name in HEADS if name != "gaussreg"), ("full", True), ("beta", True)]
 
 
 def normed(rank, dim):
@@ -144,6 +146,54 @@ def normed(rank, dim):
     loss(x[rows], torch.ones(8)[rows]).backward()
     assert all(m.training for m in body.modules())
     return {"mean": (norm if dim == 1 else norm[0]).running_mean.clone()}
+
+
+class Tokens(nn.Module):
+    """A body of rows that are as long as the longest of their batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(50, H)
+
+    def forward(self, x):
+        return self.embed(x).mean(-2)
+
+
+def padded(rank=None):
+    """The loss of this rank's tokens, of which the other's are longer; of no rank, that of all."""
+    torch.manual_seed(0)
+    body, head = Tokens(), RegressionHead(H)
+    x = [torch.randint(50, (4, 5 + k), generator=seeded(k)) for k in range(2)]
+    y = torch.randn(2, 4, generator=seeded(4))
+    if rank is None:
+        return head.loss(torch.cat([body(x[0]), body(x[1])]), y.flatten(), N).detach()
+    return ours.Loss(body, head, N)(x[rank], y[rank]).detach()
+
+
+def on_purpose(rank):
+    """Rows that two ranks may have in common."""
+    x, y = torch.randn(8, D, generator=seeded(5)), torch.randn(8, generator=seeded(6))
+    loss = ours.Loss(nn.Linear(D, H), RegressionHead(H), N)
+    loss.eval()(x, y)  # what is held out
+    mask = (torch.arange(8) % 2 == rank).double()
+    loss.train()(x, y, mask)
+    ours.Loss(nn.Linear(D, H), RegressionHead(H), N)(x.sign(), y.sign())  # by chance
+    ours.Loss(nn.Linear(D, H), RegressionHead(H), N)(x[:1], y[:1])
+    return True
+
+
+def kept(rank, folder="."):
+    """Whether the parts of both ranks stay when a file does not fit the second of one rank."""
+    path = Path(folder) / "kept.safetensors"
+    torch.manual_seed(rank)
+    body, net = nn.Linear(2, 1), nn.Linear(2 + rank, 1)
+    checkpoint.save(path, 7, body=nn.Linear(2, 1), net=nn.Linear(2, 1))
+    dist.barrier()
+    before = [p.detach().clone() for m in (body, net) for p in m.parameters()]
+    with pytest.raises(ValueError, match="must fit this net"):
+        checkpoint.resume(path, body=body, net=net)
+    after = [p.detach() for m in (body, net) for p in m.parameters()]
+    return all(map(torch.equal, before, after))
 
 
 def grown(rank):
@@ -164,6 +214,24 @@ def loss_of(rank, *, features=H, classes=K, dtype=torch.float64, total=N, method
     if method != "scroll":
         return ours.Loss(body, RegressionHead(features, method=method), total)
     return ours.Loss(body, ClassificationHead(features, classes).to(dtype), total)
+
+
+def headed(rank, body=None, **how):
+    ours.Loss(body or nn.Linear(D, H), RegressionHead(H, **how), N)
+
+
+def frozen(rank):
+    headed(rank, nn.Linear(D, H).requires_grad_(rank == 0))
+
+
+def twins(rank, refit=False):
+    """The sampler is forgotten."""
+    x, y = torch.randn(8, D, generator=seeded(5)), torch.randn(8, generator=seeded(6))
+    torch.manual_seed(0)
+    if refit:
+        ours.refit(RegressionHead(D), zip(x.split(4), y.split(4), strict=True))
+    else:
+        ours.Loss(nn.Linear(D, H), RegressionHead(H), ours.total(8))(x, y)
 
 
 def step(rank, x=None, y=None, weight=None, **how):
@@ -220,8 +288,32 @@ WRONG = {
     "bound": (lambda r: loss_of(r, method="loo"), "`method` must train on a part of the rows"),
     "no head": (lambda r: ours.Loss(nn.Identity(), nn.Identity(), 5), "`head` must be a scroll"),
     "rows": (lambda r: ours.total(5 - 6 * r), "`rows` must be a number of rows, zero or more"),
-    "width": (lambda r: step(r, torch.zeros(5, D + r)), "`x` must be the same on every rank, but "
-        "got torch.float64, each of shape (4,) on rank 0, torch.float64, each of shape (5,)"),
+    "width": (lambda r: step(r, torch.zeros(5, D + r)),
+        "mat1 and mat2 shapes cannot be multiplied (5x5 and 4x6)"),
+    "axes": (lambda r: step(r, torch.zeros(5, D, *[D] * r)), "`x` must be the same on every rank, "
+        "but got torch.float64, each of 1 axes on rank 0, torch.float64, each of 2 axes on rank 1"),
+    "kind of x": (lambda r: step(r, torch.zeros(5, D, dtype=(torch.float64, torch.float32)[r])),
+        "`x` must be the same on every rank, but got torch.float64"),
+    "beta": (lambda r: headed(r, beta=0.5 * r),
+        "`beta` must be the same on every rank, but got 0.0 on rank 0, 0.5 on rank 1"),
+    "floor": (lambda r: headed(r, floor=(1e-4, 0.1)[r]), "`floor` must be the same on every rank"),
+    "family": (lambda r: headed(r, covariance=("full", "diag")[r]), "`covariance` must be the sa"),
+    "method": (lambda r: headed(r, method=("scroll", "elbo")[r]), "`method` must be the same"),
+    "objective": (lambda r: headed(r, method=(Objective(), Objective(prior=minus_kl))[r]),
+        "`objective` must be the same on every rank, but got ['free', 'shared', 'log_marginal'"),
+    "weight of prior": (lambda r: headed(r, prior_weight=0.5 + r), "`prior_weight` must be the s"),
+    "link": (lambda r: ours.Loss(nn.Linear(D, H), ClassificationHead(H, 2, ("probit", "logit")[r]),
+        N), "`likelihood` must be the same on every rank, but got ('Binary', 'Probit'"),
+    "prior": (lambda r: ours.Loss(nn.Linear(D, H), RegressionHead(H), N, prior=r == 0),
+        "`prior` must be the same on every rank"),
+    "frozen": (frozen, "`parameters` must be the same on every rank"),
+    "twins": (twins, "`rows` must differ from rank to rank, but got the very same on ranks 0 and 1"
+        ". Give each rank its own part: torch.utils.data.DistributedSampler."),
+    "refit: twins": (partial(twins, refit=True), "`rows` must differ from rank to rank, but got"),
+    "refit: family": (lambda r: ours.refit(RegressionHead(H, covariance=("full", "diag")[r]),
+        torch.ones(5, H), torch.ones(5)), "`covariance` must be the same on every rank"),
+    "refit: hyper": (lambda r: ours.refit(RegressionHead(H), torch.ones(5, H), torch.ones(5),
+        hyper=("evidence", "head")[r]), "`hyper` must be the same on every rank"),
     "kind": (lambda r: step(r, None, torch.zeros(5, dtype=(torch.long, torch.int32)[r])),
         "`y` must be the same on every rank"),
     "nan": (lambda r: step(r, NAN if r else None), "`psi` must be finite, but got 30 NaN"),
@@ -278,6 +370,9 @@ def live(rank, folder, told):
         found["hollow"] = described(ours.refit(HEADS["full"](), [hollow, *([] if rank else [
             (torch.ones(5, H), torch.ones(5)), hollow])]))  # fmt: skip
         found["normed"] = [normed(rank, dim) for dim in (1, 2)]
+        found["padded"], found["on purpose"], found["kept"] = (
+            run(rank) for run in (padded, on_purpose, kept)
+        )
         found["wrong"] = {name: said(run, rank) for name, (run, _) in WRONG.items()}
         dist.destroy_process_group()
         torch.save(found, f"{folder}/{rank}.pt")
@@ -330,6 +425,10 @@ def test_two_ranks_are_one_process(ranks):
         alike(found["grown"], whole, 1e-9)
         for name, (_, want) in WRONG.items():
             assert want in found["wrong"][name], name
+        assert found["on purpose"]
+        assert found["kept"]
+    mean = (ranks[0]["padded"] + ranks[1]["padded"]) / 2
+    torch.testing.assert_close(mean, padded(), rtol=1e-12, atol=1e-12)
     alike(ranks[0]["hollow"], ranks[1]["hollow"], 0)
     for dim in range(2):  # one counted its rows, the other nothing
         first, second = (found["normed"][dim]["mean"] for found in ranks)
@@ -392,6 +491,35 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):
     with pytest.raises(TypeError, match="must be a tensor or plain to be saved, but got object"):
         checkpoint.save(path, 4, odd=odd)
     assert checkpoint.resume(path, head=RegressionHead(2)) == 3  # still there
+
+
+def test_a_checkpoint_that_fits_a_part_only_changes_none(tmp_path):
+    def made(width=2):
+        nets = nn.Linear(2, 2), nn.Linear(width, 2)
+        return *nets, torch.optim.Adam(nets[0].parameters(), lr=0.1)
+
+    path = tmp_path / "run.safetensors"
+    first, second, adam = made()
+    first(torch.ones(2)).sum().backward()
+    adam.step()
+    checkpoint.save(path, 5, first=first, adam=adam, second=second)
+    first, second, adam = made(3)
+    before = {k: v.clone() for k, v in first.state_dict().items()}
+    with pytest.raises(ValueError, match=r"must fit this second, but got .*size mismatch"):
+        checkpoint.resume(path, first=first, adam=adam, second=second)
+    alike(first.state_dict(), before, 0)
+    assert not adam.state
+
+
+def test_what_has_no_state_is_not_saved(tmp_path):
+    path = tmp_path / "run.safetensors"
+    bound = scroll.refit(RegressionHead(2), torch.randn(5, 2), torch.randn(5))
+    want = "`bound` must have a state_dict, but got Refit. Modules, optimisers, schedulers and"
+    with pytest.raises(TypeError, match=want):
+        checkpoint.save(path, 5, bound=bound)
+    assert not path.exists()
+    with pytest.raises(TypeError, match=want):
+        checkpoint.resume(path, bound=bound)
 
 
 # torchrun, a rank that is killed, and the next run.

@@ -10,6 +10,7 @@ import time
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Timer
 
 import numpy as np
 import pytest
@@ -146,6 +147,7 @@ def test_a_dask_sweep_is_finished_though_a_worker_is_killed(toy, dask, tmp_path)
     assert watch.killed[0] in at_work(toy)  # it never came to its end
     recorded_once(tmp_path / "far", tmp_path / "calm")
     begun = len(list(Path(toy).glob("begun-*")))
+    assert begun == UNITS + 1  # what it was at, and nothing else, is begun again
     sweep(tmp_path / "far", toy, engine(f"dask:{dask}"))
     assert len(list(Path(toy).glob("begun-*"))) == begun  # nothing is left to do
 
@@ -206,8 +208,11 @@ def test_a_ray_sweep_is_finished_though_a_worker_is_killed(toy, ray, tmp_path):
 
 def test_what_an_engine_is_reached_by():
     pytest.importorskip("distributed")
-    for at in ("tcp://10.0.0.1:8786", "tls://[::1]:8786", "head:8786", ""):
+    config = pytest.importorskip("dask.config")
+    for at in ("tcp://10.0.0.1:8786", "tls://[::1]:8786", "head:8786"):
         assert engine(f"dask:{at}") == Engine("dask", at)
+        with config.set({"scheduler-address": at}):  # or DASK_SCHEDULER_ADDRESS
+            assert engine("dask") == Engine("dask", at)
 
 
 def test_a_cluster_of_one_worker_does_the_work_itself():
@@ -254,19 +259,42 @@ def test_an_engine_without_its_package_says_what_to_install(kind, monkeypatch):
 def test_dask_alone_and_dask_that_is_silent(monkeypatch):
     pytest.importorskip("distributed")
     monkeypatch.setattr(engines, "WAIT", 1)
-    with pytest.raises(ValueError, match="`--engine` must name a cluster, but got 'dask' alone"):
-        next(spread(engine("dask"), abs, {0: (1,)}))
+    for text in ("dask", "dask:"):
+        with pytest.raises(ValueError, match=f"`--engine` must name a cluster, but got '{text}'"):
+            engine(text)
     with pytest.raises(OSError, match="`--engine` must reach a dask cluster at tcp:"):
         next(spread(engine("dask:tcp://127.0.0.1:9"), abs, {0: (1,)}))
 
 
-def test_a_cluster_that_only_loses_is_given_up(monkeypatch):
-    from joblib import Parallel, parallel_config
+@contextmanager
+def threads(address):
+    """A cluster of two."""
+    from joblib import parallel_config
 
-    @contextmanager
-    def lossy(address):
-        with parallel_config(backend="threading", n_jobs=2):
-            yield
+    with parallel_config(backend="threading", n_jobs=2):
+        yield
+
+
+def test_who_reads_no_further_is_not_warned(monkeypatch):
+    """As after a failure, which is told by an error of its own."""
+    monkeypatch.setitem(engines.CLUSTERS, "dask", threads)
+    gate = Event()
+
+    def late(key):
+        assert key == 0 or gate.wait(20)
+        return key
+
+    found = spread(Engine("dask", ""), late, {0: (0,), 1: (1,)})
+    assert next(found) == (0, 0)
+    Timer(0.5, gate.set).start()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found.close()
+    assert not [str(w.message) for w in told]
+
+
+def test_a_cluster_that_only_loses_is_given_up(monkeypatch):
+    from joblib import Parallel
 
     lives = []
 
@@ -276,7 +304,7 @@ def test_a_cluster_that_only_loses_is_given_up(monkeypatch):
             yield 0, "kept"
         raise ConnectionError("gone")
 
-    monkeypatch.setitem(engines.CLUSTERS, "dask", lossy)
+    monkeypatch.setitem(engines.CLUSTERS, "dask", threads)
     monkeypatch.setattr(Parallel, "__call__", broken)
     left, got = {0: (), 1: ()}, []
 
@@ -293,14 +321,20 @@ def test_a_cluster_that_only_loses_is_given_up(monkeypatch):
 
 def test_the_command_refuses_in_a_line(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
+    there = "dask:tcp://127.0.0.1:9"
     for words, want in (
         (("--engine", "slurm"), "`--engine` must be one of 'local', 'dask', 'ray'"),
-        (("--engine", "dask", "--workers", "2"), "`workers` must be left out with --engine dask"),
+        (("--engine", "dask"), "`--engine` must name a cluster, but got 'dask'"),
+        (
+            ("--engine", there, "--workers", "2"),
+            f"`workers` must be left out with --engine {there}",
+        ),
     ):
         done = CliRunner().invoke(app, ["bench", "headline", "--quick", "--device", "cpu", *words])
         assert done.exit_code == 2
         assert want in done.stderr
         assert "Traceback" not in done.stderr
+        assert "stacks" not in done.output  # before anything is read or planned
 
 
 def test_importing_brings_no_engine():

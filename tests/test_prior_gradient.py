@@ -97,8 +97,13 @@ def test_added_before_it_is_found():
 
 
 def test_a_belief_bound_to_the_data_has_no_prior_by_itself():
-    with pytest.raises(ValueError, match="`method` must train on a part of the rows"):
-        PriorGradient(RegressionHead(4, method="closed"), 90).find()
+    for method in ("closed", "loo", "hybrid"):
+        head = RegressionHead(4, method=method)
+        with pytest.raises(ValueError, match="`method` must train on a part of the rows") as told:
+            PriorGradient(head, 90)
+        with pytest.raises(ValueError, match="`method` must train") as same:
+            head.prior_loss(90)
+        assert str(told.value) == str(same.value)
 
 
 def test_no_rows_at_all():

@@ -5,6 +5,8 @@ step = resume("run.safetensors", model=model, optimizer=optimizer)  # 0 if there
 """
 
 import json
+from contextlib import suppress
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -19,16 +21,20 @@ FORMAT = "scroll-checkpoint"
 
 
 def save(path: str | Path, step: int, **parts: Any) -> None:
-    """Write what has a `state_dict`, whole or not at all; of several ranks the first writes."""
+    """Write what has a `state_dict`, whole or not at all; of several ranks the first writes.
+
+    Modules, optimisers, schedulers, `PriorGradient`. What `refit` gives is found anew from rows.
+    """
     import torch.distributed as dist
     from safetensors.torch import save as packed
 
     from .estimators.persist import written
 
+    bare = {name: _bare(name, part) for name, part in parts.items()}
     if dist.is_available() and dist.is_initialized() and dist.get_rank() > 0:
         return
     tensors: dict[str, Tensor] = {}
-    states = {name: _bare(part).state_dict() for name, part in parts.items()}
+    states = {name: part.state_dict() for name, part in bare.items()}
     what = {"step": step, "parts": _flat(states, "", tensors)}
     written(Path(path), packed(tensors, metadata={FORMAT: json.dumps(what)}))
 
@@ -36,25 +42,37 @@ def save(path: str | Path, step: int, **parts: Any) -> None:
 def resume(path: str | Path, **parts: Any) -> int:
     """Put the parts back to where they were saved, and give the step; 0 where there is no file.
 
-    Every rank reads the file, and all must find the same one.
+    Every rank reads the file, and all must find the same one. Where it does not fit all parts on
+    every rank, all of them stay as they were.
     """
     step, found, wrong = 0, "no file", None
     states: dict[str, Any] = {}
+    bare: dict[str, Any] = {}
+    before: dict[str, Any] = {}
     try:
+        bare = {name: _bare(name, part) for name, part in parts.items()}
         if Path(path).exists():
             step, states = _read(Path(path))
             found = f"step {step}, digest {crc32(Path(path).read_bytes()):08x}"
             must(states.keys() == parts.keys(), str(path), f"hold {set(parts)}", set(states))
+            for name, part in bare.items():
+                with suppress(RuntimeError):  # one that is spread over ranks may not say its state
+                    before[name] = deepcopy(part.state_dict())
     except Exception as error:
         wrong = error
     agree({"checkpoint": found}, 0, wrong)
     for name, state in states.items():
         try:
-            _bare(parts[name]).load_state_dict(state)
-        except (RuntimeError, ValueError, KeyError) as error:
+            bare[name].load_state_dict(state)
+        except Exception as error:
             got, remedy = " ".join(str(error).split()).rstrip("."), "Remove it to begin again."
             wrong = wrong or refusal(str(path), f"fit this {name}", got, remedy)
-    agree({}, 0, wrong)
+    try:
+        agree({}, 0, wrong)
+    except Exception:
+        for name, state in before.items():
+            bare[name].load_state_dict(state)
+        raise
     return step
 
 
@@ -72,8 +90,11 @@ def _read(path: Path) -> tuple[int, dict[str, Any]]:
         raise refusal(str(path), "be a checkpoint of scroll", got, remedy) from error
 
 
-def _bare(part: Any) -> Any:
+def _bare(name: str, part: Any) -> Any:
     """A module without its wrapper, so that one process can go on where several stopped."""
+    if not (hasattr(part, "state_dict") and hasattr(part, "load_state_dict")):
+        remedy = "Modules, optimisers, schedulers and PriorGradient have one."
+        raise refusal(name, "have a state_dict", type(part).__name__, remedy, TypeError)
     return part.module if isinstance(part, DistributedDataParallel) else part
 
 

@@ -6,6 +6,7 @@ raised alone would leave the others waiting. Without a process group all of it w
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from hashlib import blake2b
 from typing import Any
 from zlib import crc32
 
@@ -15,10 +16,13 @@ from torch import Tensor, nn
 
 from .checks import must, refusal, tensor, whole
 from .head import Head
+from .objectives import spread_power
 from .refit import Refit, Statistics, checked, sums
 from .rows import Batches, batches, intercept
 
 Group = dist.ProcessGroup | None  # None is all ranks
+LOOK = 1000  # rows, or values, that are enough to know a batch by
+FEW = 8  # values: rows that hold fewer may be alike on two ranks by chance
 
 
 def ranks(group: Group = None) -> int:
@@ -35,7 +39,11 @@ def total(rows: int, group: Group = None) -> int:
 
 
 def agree(
-    what: Mapping[str, object], rows: int = 0, wrong: Exception | None = None, group: Group = None
+    what: Mapping[str, object],
+    rows: int = 0,
+    wrong: Exception | None = None,
+    group: Group = None,
+    own: int = 0,
 ) -> int:
     """The rows of all ranks, once all of them say the same; else an error on every rank.
 
@@ -44,6 +52,7 @@ def agree(
         rows: that this rank has.
         wrong: what this rank would raise by itself.
         group: the ranks that call this.
+        own: to be on this rank only; 0 goes with anything.
     """
     size = ranks(group)
     if size == 1:
@@ -51,16 +60,20 @@ def agree(
             raise wrong
         return rows
     marks = [0 if x is None else 1 + crc32(str(x).encode()) for x in what.values()]
-    mine = torch.tensor([rows, wrong is not None, *marks], device=_device(group))
+    mine = torch.tensor([rows, wrong is not None, own, *marks], device=_device(group))
     every = [torch.empty_like(mine) for _ in range(size)]
     try:
         dist.all_gather(every, mine, group=group)
     except RuntimeError as error:
         text = "another rank has stopped; its own message says why"
         raise RuntimeError(f"{text}. Start the run again, from its last checkpoint.") from error
-    counts, bad, *columns = torch.stack(every, 1).tolist()
+    counts, bad, owns, *columns = torch.stack(every, 1).tolist()
     if any(bad) or any(len(set(column) - {0}) > 1 for column in columns):
         raise _fault(what, wrong, group)
+    if twins := [str(rank) for rank, one in enumerate(owns) if one and owns.count(one) > 1]:
+        got = f"the very same on ranks {' and '.join(twins)}"
+        remedy = "Give each rank its own part: torch.utils.data.DistributedSampler."
+        raise refusal("rows", "differ from rank to rank", got, remedy)
     return int(sum(counts))
 
 
@@ -84,8 +97,7 @@ class Loss(nn.Module):
     """A body and a head whose forward is their loss, as DistributedDataParallel wants it.
 
     The mean over ranks, which is what becomes of their gradients, is the head's loss on all rows
-    of the step: a rank counts by its rows, and may have none of them; the prior counts once. For
-    beta > 0 each rank normalises V^beta over its own rows.
+    of the step: a rank counts by its rows, and may have none of them; the prior counts once.
 
     Args:
         body: gives the features of x.
@@ -101,9 +113,11 @@ class Loss(nn.Module):
         super().__init__()
         self.body, self.head, self.group, self.prior = body, head, group, prior
         self.total = whole(total) or total
-        sizes = [(name, tuple(p.shape), p.dtype) for name, p in self.named_parameters()]
-        wrong = _caught(self._check)
-        agree({**_kind(head), "total": total, "parameters": _brief(sizes)}, 0, wrong, group)
+        self.begun = False
+        sizes = [(k, p.shape, p.dtype, p.requires_grad) for k, p in self.named_parameters()]
+        brief = f"{len(sizes)} tensors, digest {crc32(repr(sizes).encode()):08x}"
+        what = {**_kind(head), "total": total, "prior": prior, "parameters": brief}
+        agree(what, 0, _caught(self._check), group)
 
     def _check(self) -> None:
         checked(self.head)
@@ -130,8 +144,11 @@ class Loss(nn.Module):
             x, y, weight = _zeros(x, at), _zeros(y, at), None
         seen: list[Tensor] = []
         wrong = _caught(lambda: seen.append(self._seen(x, y, weight, n)))
-        kinds = {name: _rows(t, at) for name, t in (("x", x), ("y", y))}
-        rows = agree({**kinds, "weight": _given(weight, n)}, n, wrong, self.group)
+        kinds = {"x": _rows(x, at, long=True), "y": _rows(y, at)}
+        given = None if n == 0 else weight is not None
+        own = 0 if wrong or self.begun or not self.training else _digest(at, x, y, weight)
+        rows = agree({**kinds, "weight": given}, n, wrong, self.group, own)
+        self.begun = self.begun or self.training
         must(rows > 0, "x", "hold a row on some rank", "none")
         must(
             rows <= self.total,
@@ -143,11 +160,27 @@ class Loss(nn.Module):
         share = ranks(self.group) * n / rows
         (psi,) = seen
         if share != 1:
-            ones = psi.new_full(psi.shape[:-1], share)
+            ones = self.head.log_alpha.new_full(psi.shape[:-1], share)
             weight = ones if weight is None else weight * share
-        loss = self.head.loss(psi, y, self.total, weight, self.prior)
+        if self.head.beta and ranks(self.group) > 1:
+            loss = self._evened(psi, y, weight, n, rows)
+        else:
+            loss = self.head.loss(psi, y, self.total, weight, self.prior)
         # without the prior nothing moves alpha, but the ranks wait for a gradient of everything
         return loss if self.prior else loss + 0 * self.head.log_alpha.sum(-1)
+
+    def _evened(self, psi: Tensor, y: Tensor, weight: Tensor | None, n: int, rows: int) -> Tensor:
+        """`Head.loss` for beta > 0, with V^beta of unit mean over the rows of all ranks."""
+        head, objective = self.head, self.head.objective
+        with torch.autocast(psi.device.type, enabled=False):
+            p = head.problem(psi, y)
+            power = spread_power(p, objective.cavity(objective.route(p), p), head.beta)
+            sums = power.sum(-1, keepdim=True) * min(n, 1)
+            dist.all_reduce(sums, group=self.group)
+            each = power * (rows / sums)
+            each = each if weight is None else each * weight.to(each.dtype).unsqueeze(-2)
+            prior_weight = head.prior_weight if self.prior else 0.0
+            return objective.loss(p, self.total, 0.0, prior_weight, each).sum(-1) / self.total
 
     def _seen(self, x: Tensor, y: Tensor, weight: Tensor | None, n: int) -> Tensor:
         """Features that the head takes, with targets and weights that it takes."""
@@ -187,15 +220,16 @@ def statistics(
     group: Group = None,
 ) -> Statistics:
     """The sums over the rows of all ranks; `Refit.absorb` adds them to a posterior's."""
-    types: set[str] = set()
+    types: dict[str, int] = {}
     found: list[Statistics] = []
 
     def read() -> None:
         checked(head, hyper)
-        found.append(sums(head, _noted(features, y, types)))
+        found.append(sums(head, _noted(head, features, y, types)))
 
     wrong = _caught(read)
-    agree({**_kind(head), "dtype of psi": " and ".join(sorted(types)) or None}, 0, wrong, group)
+    what = {"hyper": hyper, "dtype of psi": " and ".join(sorted(types)) or None}
+    agree({**_kind(head), **what}, 0, wrong, group, next(iter(types.values()), 0))
     _same(head, group)
     (mine,) = found
     flat = torch.cat([t.flatten() for t in _parts(mine)])
@@ -212,12 +246,15 @@ def _parts(sums: Statistics) -> tuple[Tensor, ...]:
 
 
 def _noted(
-    features: Tensor | Batches, y: Tensor | None, types: set[str]
+    head: Head, features: Tensor | Batches, y: Tensor | None, types: dict[str, int]
 ) -> Iterator[tuple[Tensor, ...]]:
-    """The batches; `types` hears of what precision they are."""
+    """The batches; `types` hears of what precision they are, and the digest of its first one."""
+    at = len(head.replicates)
     for batch in batches(features, y):
-        types.add(str(getattr(batch[0], "dtype", None)))
         yield batch
+        kind = str(batch[0].dtype)  # the head has found it sound
+        if kind not in types and _count(batch[0], at):
+            types[kind] = _digest(at, *batch)
 
 
 def _same(head: Head, group: Group) -> None:
@@ -239,19 +276,16 @@ def _same(head: Head, group: Group) -> None:
 
 def _kind(head: Head) -> dict[str, object]:
     """What the ranks' heads must have in common; of no head there is nothing."""
+    plain = ("in_features", "replicates", "method", "covariance", "beta", "prior_weight")
+    others = ("latents", "likelihood", "dtype", "floor", "objective")
     if not isinstance(head, Head):
-        return dict.fromkeys(("in_features", "latents", "likelihood", "replicates", "dtype"))
-    return {
-        "in_features": head.in_features,
-        "latents": head.likelihood.latents,
-        "likelihood": (type(head.likelihood).__name__, intercept(head)),
-        "replicates": head.replicates,
-        "dtype": head.log_alpha.dtype,
-    }
-
-
-def _brief(sizes: list[Any]) -> str:
-    return f"{len(sizes)} tensors, digest {crc32(repr(sizes).encode()):08x}"
+        return dict.fromkeys((*plain, *others))
+    model, floor = head.likelihood, getattr(head.family, "floor", None)
+    names = (type(model).__name__, type(model.factor()).__name__, intercept(head))
+    # its functions by name: where they lie in memory is a process's own
+    parts = [getattr(part, "__qualname__", "") for part in vars(head.objective).values()]
+    found = (model.latents, names, head.log_alpha.dtype, floor, parts)
+    return {**{k: vars(head)[k] for k in plain}, **dict(zip(others, found, strict=True))}
 
 
 @contextmanager
@@ -275,15 +309,26 @@ def _count(x: object, at: int) -> int:
     return x.shape[at] if isinstance(x, Tensor) and x.dim() > at else 0
 
 
-def _rows(t: object, at: int) -> str | None:
-    """What rows are like, however many there are."""
+def _digest(at: int, *parts: Tensor | None) -> int:
+    """By what to know rows of these parts; 0 where there is one row only, or few values."""
+    given = [t.detach().resolve_conj() for t in parts if t is not None]
+    n = _count(given[0], at)
+    if n < 2 or any(t.layout != torch.strided for t in given):
+        return 0
+    first = [t.narrow(at, 0, min(n, LOOK)).flatten().cpu() for t in given]
+    values = {value for t in first for value in t[:: 1 + t.numel() // LOOK].tolist()}
+    if len(values) < FEW:
+        return 0
+    raw = b"".join(t.contiguous().view(torch.uint8).numpy().tobytes() for t in first)
+    return int.from_bytes(blake2b(raw + str(n).encode(), digest_size=7).digest(), "big")
+
+
+def _rows(t: object, at: int, long: bool = False) -> str | None:
+    """What rows are like, however many there are; `long` ones may be padded as a rank needs."""
     if not isinstance(t, Tensor):
         return None
-    return f"{t.dtype}, each of shape {tuple(t.shape[at + 1 :])}"
-
-
-def _given(weight: Tensor | None, n: int) -> bool | None:
-    return None if n == 0 else weight is not None
+    each = tuple(t.shape[at + 1 :])
+    return f"{t.dtype}, each of {f'{len(each)} axes' if long else f'shape {each}'}"
 
 
 def _zeros(t: Any, at: int) -> Any:

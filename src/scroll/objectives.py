@@ -153,8 +153,13 @@ class Objective:
 def spread_weight(p: Problem, at: Moments, beta: float) -> Tensor:
     """V^beta, detached and of unit mean: it moves the path, not the optimum
     (Rem. estimand_reweight)."""
-    weight = (gaussian(p.factor, "beta").var + at.var).detach() ** beta
+    weight = spread_power(p, at, beta)
     return weight / weight.mean(-1, keepdim=True)
+
+
+def spread_power(p: Problem, at: Moments, beta: float) -> Tensor:
+    """V^beta, detached."""
+    return (gaussian(p.factor, "beta").var + at.var).detach() ** beta
 
 
 _ANY = ("full", "diag", "lowrank", "none")

@@ -36,6 +36,8 @@ class PriorGradient:
     def __init__(self, head: Head, total: int):
         must(isinstance(head, Head), "head", "be a scroll head", type(head).__name__)
         must(whole(total) is not None, "total", "be the number of training rows", repr(total))
+        if not head.batches:
+            head.prior_loss(total)  # which says why there is none
         self.head, self.total = head, total
         self.parameters: list[nn.Parameter] = [p for p in head.parameters() if p.requires_grad]
         must(self.parameters, "head", "have parameters that learn", "none")

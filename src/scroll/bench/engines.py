@@ -7,6 +7,7 @@ it was at.
 
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
@@ -23,7 +24,7 @@ _ONE = Lock()
 
 
 class Engine(NamedTuple):
-    """A kind of cluster, and where it is; "" is where its own settings say."""
+    """A kind of cluster, and where it is; "" is where Ray's own settings say."""
 
     kind: str
     address: str
@@ -65,6 +66,11 @@ def engine(text: str) -> Engine:
             f"Install it with pip install 'scroll-torch[{kind}]'.",
             ImportError,
         ) from None
+    if kind == "dask":
+        address = address or import_module("dask.config").get("scheduler-address", None) or ""
+        if not address:
+            remedy = "Use dask:tcp://HOST:8786, or set DASK_SCHEDULER_ADDRESS; local needs none."
+            raise refusal("--engine", "name a cluster", repr(text), remedy)
     return Engine(kind, address)
 
 
@@ -85,9 +91,12 @@ def spread(
             tasks = [delayed(_done)(work, key, some) for key, some in left.items()]
             try:
                 # A task's own errors come back as values, so that what is raised is the engine's.
-                yield from Parallel(
-                    return_as="generator_unordered", batch_size=1, pre_dispatch="all"
-                )(tasks)
+                found = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="all")(
+                    tasks
+                )
+                with _given_up(found):
+                    for one in found:  # noqa: UP028, as `yield from` would close it, with words
+                        yield one
                 return
             except Exception as error:
                 tries = tries + 1 if len(left) == before else 1
@@ -96,6 +105,18 @@ def spread(
                         f"{where.kind} has lost {tries} times in a row what it was given: "
                         f"{type(error).__name__}: {_short(error)}"
                     ) from error
+
+
+@contextmanager
+def _given_up(found: Any) -> Iterator[None]:
+    """Who reads no further knows why: joblib need not warn of what it has cancelled."""
+    try:
+        yield
+    except GeneratorExit:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"\d+ tasks ", UserWarning)
+            found.close()
+        raise
 
 
 def _done(work: Callable[..., Any], key: int, some: tuple[Any, ...]) -> tuple[int, Any]:
@@ -111,10 +132,6 @@ def _done(work: Callable[..., Any], key: int, some: tuple[Any, ...]) -> tuple[in
 def _dask(address: str) -> Iterator[None]:
     from joblib import parallel_config
 
-    address = address or import_module("dask.config").get("scheduler-address", None) or ""
-    if not address:
-        remedy = "Use dask:tcp://HOST:8786, or set DASK_SCHEDULER_ADDRESS; local needs none."
-        raise refusal("--engine", "name a cluster", "'dask' alone", remedy)
     try:
         client = import_module("distributed").Client(address, timeout=WAIT, set_as_default=False)
     except (OSError, ValueError, RuntimeError) as error:
