@@ -243,7 +243,7 @@ def test_more_members_add_only_what_is_new(tmp_path, data):
 
 def test_a_plan_cuts_a_stack_that_would_not_fit(data, monkeypatch):
     wanted = missing(PLAY.works(ALL), set())
-    read = run.reader(data, CPU)
+    read = run.reader(run.Source(data, CPU))
     whole = plan(wanted, read, CPU)
     assert whole.units == wanted
     assert whole.fits == sum(u.fits for u in wanted) == 56
@@ -449,7 +449,7 @@ def test_the_networks_that_a_row_is_made_of_give_its_line(method, tmp_path, data
     setting = Setting(name, stem, steps=20, width=8)
     asked = Work(setting, (0,), ("tanh",), METHODS[stem].grid[:1], members)
     (unit,) = missing([asked], set())
-    rows = run.reader(data, CPU)(name, (0,))
+    rows = run.reader(run.Source(data, CPU))(name, (0,))
     found = [r for lines in fitting.fit(unit, rows) for r in lines]
     (mine,) = (r for r in found if r["fit"]["method"] == method)
     mixed = method in ENSEMBLES and not labelled
@@ -918,7 +918,7 @@ def test_the_scope_is_what_was_asked_for_or_the_usual():
 def test_folds_are_read_once_while_they_last(data, monkeypatch):
     loads, load = [], run.datasets.load
     monkeypatch.setattr(run.datasets, "load", lambda *a: loads.append(a) or load(*a))
-    read = run.reader(data, CPU)
+    read = run.reader(run.Source(data, CPU))
     one = read("toy", (0, 1))
     assert read("toy", (0, 1)) is one
     assert read("toy", (0,)).train.y.shape == (1, 36)

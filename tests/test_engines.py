@@ -45,15 +45,15 @@ def narrow(put=setattr):
         put(module, "available", lambda device: 1)
 
 
-def marked(unit, folder, device):
+def marked(unit, source):
     """What a worker does, in a process that knows the toy; it leaves a mark before and after."""
     register()
     torch.set_default_dtype(torch.float32)
     name = f"{os.getpid()}-{time.time_ns()}"
-    (Path(folder) / f"begun-{name}").touch()
+    (Path(source.folder) / f"begun-{name}").touch()
     time.sleep(0.3)  # so that it can be killed here
-    found = trained_there(unit, folder, device)
-    (Path(folder) / f"ended-{name}").touch()
+    found = trained_there(unit, source)
+    (Path(source.folder) / f"ended-{name}").touch()
     return found
 
 
@@ -342,3 +342,24 @@ def test_importing_brings_no_engine():
     script = f"import sys, scroll, scroll.bench.engines; print({names} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, timeout=60)
     assert done.stdout.strip() == b"set()"
+
+
+@pytest.mark.parametrize("download", [False, True])
+def test_a_worker_may_fetch_what_its_caller_may(monkeypatch, download):
+    register(monkeypatch.setitem)
+    asked = []
+
+    def load(name, folder, say, download):
+        asked.append((name, folder, download))
+        raise FileNotFoundError
+
+    monkeypatch.setattr(run.datasets, "load", load)
+    unit = work.Unit(next(iter(SWEEP.works(ALL))), [work.Group("relu", 0, None, 0)])
+    source = run.Source(f"of {download}", torch.device("cpu"), download)
+    for there in (
+        lambda: trained_there(unit, source),
+        lambda: run._elsewhere(unit, Path(), set(), source),
+    ):
+        with pytest.raises(FileNotFoundError):
+            there()
+    assert asked == [("toy", f"of {download}", download)] * 2

@@ -135,7 +135,7 @@ def fitted(method, seeds=(0,), members=1, **how):
     """The records of a method at home, told from away."""
     made = Setting("home", method, foreign="away", steps=20, width=8, **how)
     work = Work(made, seeds, ("relu", "tanh+LN"), None, members)
-    read = run.reader(None, CPU)
+    read = run.reader(run.Source(None, CPU))
     units = plan([Unit(work, work.groups())], read, CPU).units
     return [r for u in units for lines in fit(u, read("home", seeds, *made.rows())) for r in lines]
 
@@ -161,7 +161,7 @@ def test_foreign_rows_change_nothing_else(known):
     with_ = fitted("scroll-full")
     made = Setting("home", "scroll-full", steps=20, width=8)
     work = Work(made, (0,), ("relu", "tanh+LN"))
-    read = run.reader(None, CPU)
+    read = run.reader(run.Source(None, CPU))
     without = [r for lines in fit(Unit(work, work.groups()), read("home", (0,))) for r in lines]
     assert len(with_) == len(without) == 2
     for a, b in zip(with_, without, strict=True):
@@ -184,7 +184,7 @@ def test_measuring_a_few_at_a_time_is_measuring_all(known, monkeypatch, stem):
 
 def test_how_many_are_measured_at_once_goes_by_memory(known, monkeypatch):
     work = Work(Setting("home", "scroll-full", width=8), (0,))
-    data = run.reader(None, CPU)("home", (0,), foreign="away")
+    data = run.reader(run.Source(None, CPU))("home", (0,), foreign="away")
     rows = 60 + 30
     each = 4 * (4 * rows + 10 * 8 * rows)
     monkeypatch.setattr("scroll.bench.fitting.available", lambda device: 70 * each)
@@ -332,7 +332,7 @@ def test_the_caption_names_the_encoder_and_the_foreign_set():
 def test_white_wine_is_told_from_red_by_leverage_and_not_by_a_constant():
     """Few steps of one seed: the closed corner tells, what has no covariance cannot."""
     torch.set_default_dtype(torch.float32)
-    read, found = run.reader(None, CPU, lambda *_: None), {}
+    read, found = run.reader(run.Source(None, CPU), lambda *_: None), {}
     for method in ("closed-full", "map", "scroll-none"):
         made = Setting("wine", method, foreign="wine_white", steps=150)
         work = Work(made, (5,), ("relu",), (1e-3,) if method == "map" else None)

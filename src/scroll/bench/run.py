@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], object]
 LOCAL = Engine("local", "")
+
+
+class Source(NamedTuple):
+    """Where rows come from: a folder, or $SCROLL_DATA; what they go to; what may be fetched."""
+
+    folder: str | None
+    device: torch.device
+    download: bool = False
 
 
 def scope(
@@ -95,7 +103,8 @@ def train(
     units = missing(EXPERIMENTS[experiment].works(asked), done)
     if not units:
         return
-    read = reader(folder, device, say, download)
+    source = Source(folder, device, download)
+    read = reader(source, say)
     work = plan(units, read, device)
     records.writable(results)  # sooner than after the first stack
     say(
@@ -105,9 +114,9 @@ def train(
     with (watch or _silent)(work) as tell:
         before = 0
         if engine.local:
-            fits = _each(work.units, results, done, read, folder, device, workers, tell)
+            fits = _each(work.units, results, done, read, source, workers, tell)
         else:
-            fits = _afar(work.units, results, done, folder, device, engine)
+            fits = _afar(work.units, results, done, source, engine)
         for count, best in fits:
             before += count
             tell(before, best)
@@ -118,8 +127,7 @@ def _each(
     results: Path,
     done: set[str],
     read: Read,
-    folder: str | None,
-    device: torch.device,
+    source: Source,
     workers: int,
     tell: Tell,
 ) -> Iterator[tuple[int, float]]:
@@ -133,9 +141,7 @@ def _each(
     from joblib import Parallel, delayed
 
     largest_first = sorted(units, key=lambda u: -u.fits)  # so that the last ones are short
-    tasks = (
-        delayed(_elsewhere)(u, results, _related(u, done), folder, device) for u in largest_first
-    )
+    tasks = (delayed(_elsewhere)(u, results, _related(u, done), source) for u in largest_first)
     yield from Parallel(workers, return_as="generator_unordered", batch_size=1)(tasks)
 
 
@@ -143,25 +149,25 @@ def _afar(
     units: Sequence[Unit],
     results: Path,
     done: set[str],
-    folder: str | None,
-    device: torch.device,
+    source: Source,
     engine: Engine,
 ) -> Iterator[tuple[int, float]]:
     """`_each` on a cluster, whose workers give back what is recorded here."""
     largest_first = sorted(units, key=lambda u: -u.fits)
-    left = {k: (u, folder, device) for k, u in enumerate(largest_first)}
+    left = {k: (u, source) for k, u in enumerate(largest_first)}
     for k, lines in spread(engine, _given_back, left):
         if isinstance(lines, Failure):
-            raise RuntimeError(f"A worker could not train {largest_first[k].work}: {lines.text}")
+            what = largest_first[k].work.setting
+            raise RuntimeError(f"No worker could train {what.method} on {what.set}: {lines.text}")
         best = _kept(lines, results, done)
         left.pop(k, None)
         yield largest_first[k].fits, best
 
 
-def _given_back(unit: Unit, folder: str | None, device: torch.device) -> list[records.Record]:
+def _given_back(unit: Unit, source: Source) -> list[records.Record]:
     """All records of a unit, trained on a worker."""
     torch.set_num_threads(1)
-    return [line for lines in _fitted(unit, _reader(folder, device), None) for line in lines]
+    return [line for lines in _fitted(unit, _reader(source), None) for line in lines]
 
 
 def _recorded(unit: Unit, results: Path, done: set[str], read: Read, tell: Tell | None) -> float:
@@ -194,18 +200,16 @@ def _fitted(unit: Unit, read: Read, tell: Tell | None) -> Iterator[list[records.
         yield from _fitted(unit._replace(groups=some), read, None)
 
 
-def _elsewhere(
-    unit: Unit, results: Path, done: set[str], folder: str | None, device: torch.device
-) -> tuple[int, float]:
+def _elsewhere(unit: Unit, results: Path, done: set[str], source: Source) -> tuple[int, float]:
     """`_recorded` in a process of its own, which shares the cores with others."""
     torch.set_num_threads(1)
-    return unit.fits, _recorded(unit, results, done, _reader(folder, device), None)
+    return unit.fits, _recorded(unit, results, done, _reader(source), None)
 
 
 @cache
-def _reader(folder: str | None, device: torch.device) -> Read:
+def _reader(source: Source) -> Read:
     """One a process."""
-    return reader(folder, device)
+    return reader(source)
 
 
 def _related(unit: Unit, done: set[str]) -> set[str]:
@@ -228,10 +232,9 @@ def _loaded(results: Path, say: Say | None) -> list[records.Record]:
     return loaded.records
 
 
-def reader(
-    folder: str | None, device: torch.device, say: Say = print, download: bool = False
-) -> Read:
+def reader(source: Source, say: Say = print) -> Read:
     """Folds of a set by name; the table and the last folds are kept."""
+    folder, device, download = source
     known: dict[str, datasets.Table] = {}
     kept: dict[Any, Folds] = {}
 
