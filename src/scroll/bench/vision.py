@@ -27,7 +27,7 @@ HEALTH = 5000  # training pictures that a diagnosis looks at
 KEPT = ("ova-none", "softmax")  # whose probabilities are kept, to be averaged over seeds
 CONDITIONS = {  # how a body starts, and how it is trained: where in several ways, by the best one
     "scratch": (Course(anneal_head=True),),
-    "frozen": tuple(Course(frozen=True, anneal_head=True, head_lr=lr) for lr in (1e-3, 3e-3)),
+    "frozen": tuple(Course(frozen=True, anneal_head=True, head_lr=lr) for lr in (3e-4, 1e-3, 3e-3)),
     "tuned": (Course(),),
 }
 
