@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from . import metrics
+from . import metrics, sheets
 from .blending import CountMixture
 from .checks import must, one_of, refusal
 from .estimators import ScrollClassifier, ScrollRegressor
@@ -64,8 +64,7 @@ def fit(
         ok = not given or taken == "classification"
         must(ok, option, "go with classes", f"a target of {kind}", remedy)
     y = _target(frame, targets, train, taken, likelihood)
-    if taken == "classification":
-        _repeats(y, targets[0])
+    sheets.repeated(y, targets[0])
     if ordered or levels or likelihood == "ordinal":
         parameters["ordered"] = order(frame, targets[0], names(levels))
     if class_weight:
@@ -132,18 +131,6 @@ def _target(frame: Any, targets: Sequence[str], path: Path, task: str, likelihoo
         must(not many, "--target", "name one column of counts", listed(targets))
         counted(y, targets[0], 1, f" of {path}")
     return y
-
-
-def _repeats(y: Any, name: str) -> None:
-    """Labels are seen again: numbers that are written as no number is are not."""
-    found = len({*y.tolist()})
-    must(
-        found <= max(20, len(y) / 2),
-        "--target",
-        "hold numbers, or labels that repeat",
-        f"{found} different ones in {len(y)} rows of {name!r}, such as {y.tolist()[0]!r}",
-        "If they are numbers, take units and separators out of them first.",
-    )
 
 
 def predict(

@@ -161,6 +161,18 @@ def classes(frame: Any, name: str) -> Any:
     return _labels(frame[name].tolist(), name)
 
 
+def repeated(y: Any, name: str) -> None:
+    """Labels are seen again; numbers that are written as no number is are not."""
+    found = len({*y.tolist()}) if y.dtype.kind == "U" else 0
+    must(
+        found <= max(20, len(y) / 2),
+        "--target",
+        "hold numbers, or labels that repeat",
+        f"{found} different ones in {len(y)} rows of {name!r}, such as {y.tolist()[0]!r}",
+        "If they are numbers, take units and separators out of them first.",
+    )
+
+
 def _labels(values: list[Any], name: str) -> Any:
     labels = np.asarray(values)
     if labels.dtype.kind == "f":
