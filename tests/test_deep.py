@@ -168,13 +168,25 @@ def test_the_rate_of_a_head_falls_where_it_is_told_to(anneal):
     assert still == [True, anneal]
 
 
+@pytest.mark.parametrize("name", ["ova-full", "gaussreg-none"])
+def test_precisions_learn_at_a_rate_of_their_own(name):
+    """The first step of Adam is as long as its rate."""
+    rows, head = pictures(), LABELS[name](6, 10, 48)
+    course = Course(batch=8, compile=False, anneal_head=True, alpha_rate=0.25)
+    before = {k: p.detach().clone() for k, p in head.named_parameters()}
+    Step(Fitted(Small(), head, moments(rows.x)), rows, course)(torch.arange(8), 0.5)
+    went = {k: (p - before[k]).abs().max().item() for k, p in head.named_parameters()}
+    assert went.pop("log_alpha") == pytest.approx(0.25 * 0.5e-3, rel=1e-2)
+    assert all(way == pytest.approx(0.5e-3, rel=1e-2) for way in went.values())
+
+
 def test_a_frozen_body_stays_as_it_is():
     rows = pictures()
     body, head = Small(), LABELS["ova-full"](6, 10, 48)
     before = [p.clone() for p in body.parameters()]
     now = Fitted(body, head, moments(rows.x))
     start = deep._score(head, now.features(rows.x), rows.y)
-    course = Course(epochs=20, batch=8, head_lr=0.01, frozen=True, compile=False)
+    course = Course(epochs=20, batch=8, head_lr=0.03, frozen=True, compile=False)
     found = fit(body, head, rows, rows, course)
     assert all(torch.equal(p, q) for p, q in zip(body.parameters(), before, strict=True))
     assert found.score < start - 0.01
@@ -286,6 +298,13 @@ def test_a_record_says_in_what_its_course_is_not_the_papers():
     assert Unit("faces", "map", 0, "tuned", Course()).fit() == {
         "set": "faces", "method": "map", "seed": 0, "condition": "tuned",
     }  # fmt: skip
+
+
+def test_only_heads_with_a_learned_prior_have_a_rate_for_it():
+    units = vision.units("cifar10", ["ova-none", "softmax"], [0], ["scratch"])
+    assert [u.fit().get("alpha_rate") for u in units] == [0.25, None]
+    (face,) = vision.units("faces", ["scroll-full"], [0], ["scratch"])
+    assert "alpha_rate" not in face.fit()
 
 
 def test_a_record_says_how_it_was_made():

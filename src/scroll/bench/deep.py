@@ -38,6 +38,7 @@ class Course:
     momentum: float = 0.9
     weight_decay: float = 5e-4
     frozen: bool = False  # train the head alone, on the features of the pictures as they are
+    alpha_rate: float = 1.0  # of the prior's precisions, as a share of the head's
     prior_every: int = 16  # steps, after which the gradient of the prior is found anew
     compile: bool = True
 
@@ -46,11 +47,11 @@ MakeHead = Callable[[int, int, int], nn.Module]  # of features, outputs and trai
 
 
 def _ova(covariance: str) -> MakeHead:
-    return lambda h, k, n: ClassificationHead(h, k, "ova", covariance, scale=SCALE)
+    return lambda h, k, n: ClassificationHead(h, k, "ova", covariance, scale=SCALE, bias=False)
 
 
 def _least_squares(covariance: str) -> MakeHead:
-    return lambda h, k, n: ClassificationHead(h, k, "gaussreg", covariance)
+    return lambda h, k, n: ClassificationHead(h, k, "gaussreg", covariance, bias=False)
 
 
 def _normal(covariance: str, beta: float = 0.0) -> MakeHead:
@@ -156,11 +157,17 @@ class Step:
     def __init__(self, now: Fitted, rows: Pictures, course: Course):
         device = rows.x.device
         self.now, self.rows, self.course = now, rows, course
-        self.rates = torch.tensor([course.lr, course.head_lr], device=device)
-        body_rate, head_rate = self.rates.unbind()
+        self.rates = torch.tensor([course.lr, course.head_lr, course.head_lr], device=device)
+        body_rate, head_rate, alpha_rate = self.rates.unbind()
         fused = device.type == "cuda"
+        named = dict(now.head.named_parameters())
+        alpha = [named.pop("log_alpha")] if "log_alpha" in named else []
+        groups: list[dict[str, Any]] = [
+            {"params": [*named.values()], "lr": head_rate},
+            {"params": alpha, "lr": alpha_rate},
+        ]
         self.optimisers: list[torch.optim.Optimizer] = [
-            torch.optim.Adam(now.head.parameters(), head_rate, fused=fused, capturable=fused)
+            torch.optim.Adam(groups, fused=fused, capturable=fused)
         ]
         if not course.frozen:
             self.optimisers.append(
@@ -185,9 +192,10 @@ class Step:
     def __call__(self, index: Tensor, done: float) -> None:
         """A step, when a share `done` of all steps has been done."""
         left, course = (1 + cos(pi * done)) / 2, self.course
-        body_rate, head_rate = self.rates.unbind()
+        body_rate, head_rate, alpha_rate = self.rates.unbind()
         body_rate.fill_(course.lr * left)
         head_rate.fill_(course.head_lr * (left if course.anneal_head else 1))
+        alpha_rate.copy_(head_rate * course.alpha_rate)
         self.index.copy_(index)
         self._run(self.prior is not None and self.calls % self.course.prior_every == 0)
         self.calls += 1

@@ -1,7 +1,7 @@
 """CIFAR-10 and UTKFace, trained through: which fits there are, and what each is worth."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from math import exp, log
 from pathlib import Path
@@ -28,7 +28,12 @@ KEPT = ("ova-none", "softmax")  # whose probabilities are kept, to be averaged o
 CONDITIONS = {  # how a body starts, and how it is trained: where in several ways, by the best one
     "scratch": (Course(anneal_head=True),),
     "frozen": tuple(Course(frozen=True, anneal_head=True, head_lr=lr) for lr in (3e-4, 1e-3, 3e-3)),
-    "tuned": (Course(),),
+    "tuned": (Course(), Course(lr=0.01)),
+}
+
+
+ALPHA_RATES = {  # the prior of K outputs counts in full and its rows by 1 / K: it may not hurry
+    method: 0.25 for method in LABELS if method.startswith(("ova", "gaussreg"))
 }
 
 
@@ -86,7 +91,8 @@ def units(
         for condition in conditions:
             for method in methods:
                 for course in CONDITIONS[condition]:
-                    yield Unit(name, method, seed, condition, course)
+                    own = replace(course, alpha_rate=ALPHA_RATES.get(method, 1.0))
+                    yield Unit(name, method, seed, condition, own)
 
 
 def trained(
