@@ -272,7 +272,7 @@ def test_single_precision_and_dropout():
 @pytest.mark.parametrize(
     ("head", "y", "words"),
     [
-        (scroll.ClassificationHead(6, 2, "probit"), torch.ones(9).long(), "come from a Regression"),
+        (scroll.ClassificationHead(6, 2, "probit"), torch.arange(9) % 2, "come from a Regression"),
         (scroll.RegressionHead(6, replicates=(2,)), torch.randn(2, 9), "without replicates"),
     ],
 )

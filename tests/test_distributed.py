@@ -38,6 +38,8 @@ HEADS = {
     "ordinal": partial(OrdinalHead, H, K),
     "count": partial(CountHead, H),
     "beta": partial(RegressionHead, H, 2, beta=0.5),
+    "map": partial(RegressionHead, H, covariance="none", method="map"),
+    "weightless prior": partial(RegressionHead, H, prior_weight=0.0),
 }
 
 
@@ -53,9 +55,17 @@ def table(name):
     return x, real if name in ("outputs", "beta") else real[:, 0]
 
 
+class Direction(nn.Module):
+    """Has no value where a row is zero."""
+
+    def forward(self, x):
+        return x / x.norm(dim=-1, keepdim=True)
+
+
 def model(name):
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(D, H), nn.Tanh()), HEADS[name]()
+    first = Direction() if name == "elbo" else nn.Identity()
+    return nn.Sequential(first, nn.Linear(D, H), nn.Tanh()), HEADS[name]()
 
 
 def batches():
@@ -368,7 +378,7 @@ def live(rank, folder, told):
         found["grown"] = grown(rank)
         hollow = torch.zeros(0, H), torch.zeros(0)
         found["hollow"] = described(ours.refit(HEADS["full"](), [hollow, *([] if rank else [
-            (torch.ones(5, H), torch.ones(5)), hollow])]))  # fmt: skip
+            (torch.ones(5, H), torch.arange(5.0)), hollow])]))  # fmt: skip
         found["normed"] = [normed(rank, dim) for dim in (1, 2)]
         found["padded"], found["on purpose"], found["kept"] = (
             run(rank) for run in (padded, on_purpose, kept)

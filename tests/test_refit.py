@@ -11,7 +11,7 @@ from sklearn.linear_model import BayesianRidge
 from torch.utils.data import DataLoader, TensorDataset
 
 from parts import HEADS
-from scroll import RegressionHead, refit
+from scroll import ClassificationHead, RegressionHead, refit
 from scroll.evidence import maximise_evidence
 
 N, H = 60, 5
@@ -72,12 +72,12 @@ def test_the_evidence_found_is_the_greatest_where_features_outnumber_rows(rows, 
     y = y / y.std() + 0.3 * torch.randn(700)
     psi, y = psi[:rows], y[:rows]
     bound = refit(RegressionHead(400), psi, y)
-    gram = (psi @ psi.mT + 1).numpy()
+    gram, centred = (psi @ psi.mT + 1).numpy(), (y - y.mean()).numpy()
 
     def minus(logs):  # of the rows' own covariance, so that nothing is a small difference
         a, b = np.exp(logs)
         cov = gram / a + b**2 * np.eye(rows)
-        return -multivariate_normal(np.zeros(rows), cov, allow_singular=True).logpdf(y.numpy())
+        return -multivariate_normal(np.zeros(rows), cov, allow_singular=True).logpdf(centred)
 
     starts = [(np.log(rows), np.log(s)) for s in (1e-3, 0.1, 1.0)]
     theirs = min(minimize(minus, start, method="Nelder-Mead").fun for start in starts)
@@ -195,9 +195,11 @@ def test_a_bias_is_taken_off_and_put_back():
     psi, y = data()
     mine = RegressionHead(H)
     torch.nn.init.constant_(mine.bias, 10.0)
-    shifted, plain = refit(mine, psi, y + 10), refit(RegressionHead(H), psi, y)
+    other = RegressionHead(H)
+    torch.nn.init.constant_(other.bias, 1.0)
+    shifted, plain = refit(mine, psi, y + 10), refit(other, psi, y + 1)
     torch.testing.assert_close(shifted.posterior.mean, plain.posterior.mean, rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(shifted(psi).mean, plain(psi).mean + 10)
+    torch.testing.assert_close(shifted(psi).mean, plain(psi).mean + 9)
     draws = shifted.sample_weights(20_000, torch.Generator().manual_seed(0))(psi)
     # the mean of 20,000 draws is known to their sd/141
     error = (draws.mean(0) - shifted(psi).mean).abs() / shifted.epistemic(psi).sqrt()
@@ -207,9 +209,40 @@ def test_a_bias_is_taken_off_and_put_back():
 def test_a_bias_is_one_more_feature():
     psi, y = data()
     with_one = torch.cat([psi, torch.ones(N, 1)], -1)
-    bound, theirs = refit(RegressionHead(H), psi, y + 3), flat_ridge(with_one, y + 3)
+    mine = RegressionHead(H)
+    torch.nn.init.constant_(mine.bias, 1.0)
+    bound, theirs = refit(mine, psi, y + 3), flat_ridge(with_one, y + 2)
     assert bound.posterior.mean.shape == (1, H + 1)
     np.testing.assert_allclose(bound.posterior.mean[0].detach(), theirs.coef_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("far", [0.0, 1000.0])
+def test_the_mean_of_the_targets_stands_in_for_an_untrained_bias(far):
+    psi, y = data()
+    with_one = torch.cat([psi, torch.ones(N, 1)], -1)
+    bound, theirs = refit(RegressionHead(H), psi, y + far), flat_ridge(with_one, y - y.mean())
+    np.testing.assert_allclose(bound.posterior.mean[0].detach(), theirs.coef_, rtol=1e-5, atol=1e-7)
+    grown = refit(RegressionHead(H), psi[:9], y[:9] + far).update(psi[9:], y[9:] + far)
+    for one in (bound, grown):
+        want = with_one @ torch.as_tensor(theirs.coef_) + y.mean() + far
+        torch.testing.assert_close(one(psi).mean, want, rtol=1e-6, atol=1e-6)
+        draws = one.sample_weights(20_000, torch.Generator().manual_seed(0))(psi)
+        error = (draws.mean(0) - want).abs() / one.epistemic(psi).sqrt()
+        assert error.max() < 5 / 141
+    assert (bound.add(psi, y + far, steps=50)(psi).mean - want).abs().max() < 1e-6
+    assert bound(psi).stddev.max() < 3 * y.std()
+
+
+@pytest.mark.parametrize("kind", ["ova", "gaussreg"])
+def test_a_class_that_no_row_has_is_rare_and_not_impossible(kind):
+    psi, y = torch.randn(200, H), torch.arange(200) % 2
+    psi[:, 0] += 2.0 * y
+    three, two = (refit(ClassificationHead(H, k, kind), psi, y) for k in (3, 2))
+    p = three(psi).probs
+    assert 0.003 < p[:, 2].mean() < 0.01  # of 1 / 202, and what the weights are not sure of
+    torch.testing.assert_close(p[:, :2].argmax(-1), two(psi).probs.argmax(-1))
+    with pytest.raises(ValueError, match="`y` must differ from row to row"):
+        refit(ClassificationHead(H, 3, kind), psi, torch.ones(200).long())
 
 
 @pytest.mark.parametrize("name", ["probit", "logit", "ova", "gaussreg"])
@@ -301,6 +334,22 @@ def test_a_hybrid_of_batches_and_with_validation():
     assert both(psi).variance.isfinite().all()
 
 
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_row_of_a_hybrid_counts_as_often_as_it_weighs(batches):
+    psi, y = data()
+    w = torch.arange(N) % 3
+    each = torch.arange(N).repeat_interleave(w)
+    split = N // batches
+    weighed = [*zip(psi.split(split), y.split(split), w.double().split(split), strict=True)]
+    nothing = psi[:0], y[:0], w[:0].double()
+    again = [(psi[rows], y[rows]) for rows in (each[(each // split) == i] for i in range(batches))]
+    ours, theirs = (
+        refit(head(), rows, hybrid=True, steps=60) for rows in ([*weighed, nothing], again)
+    )
+    torch.testing.assert_close(ours(psi).stddev, theirs(psi).stddev, rtol=1e-8, atol=0)
+    torch.testing.assert_close(ours.added.noise, theirs.added.noise, rtol=1e-8, atol=0)
+
+
 def test_hybrid_replicates_keep_each_its_own_best():
     g = torch.Generator().manual_seed(0)
     psi = torch.randn(2, 200, H, generator=g)
@@ -326,7 +375,12 @@ REFUSED = {
     "numpy": (lambda: refit(head(), np.zeros((N, H)), np.zeros(N)), r"`features` must be a torch.Tensor, but got ndarray"),
     "not a head": (lambda: refit(torch.nn.Linear(H, 1), *data()), r"`head` must be a scroll head, but got Linear"),
     "only zeros": (lambda: refit(head(), torch.zeros(N, H), torch.randn(N)), r"`psi` must not be zero in every row"),
-    "no spread": (lambda: refit(head(), torch.randn(N, H), torch.zeros(N)), r"`y` must differ from the head's bias"),
+    "no spread": (lambda: refit(head(), torch.randn(N, H), torch.zeros(N)), r"`y` must differ from row to row"),
+    "constant": (lambda: refit(RegressionHead(H), torch.randn(N, H), torch.full((N,), 3.0)), r"`y` must differ from row to row"),
+    "no hybrid": (lambda: refit(head(), *data(), validation=data()), r"`validation` must be None unless `hybrid`"),
+    "steps": (lambda: refit(head(), *data(), hybrid=True, steps=-1), r"`steps` must be a positive integer, but got -1"),
+    "no rows": (lambda: refit(head(), 5), r"`features` must be a tensor or give pairs, but got 5"),
+    "infinite weight": (lambda: refit(head(), [(*data(), torch.full((N,), torch.inf))]), r"`weight` must be finite"),
     "validation": (lambda: refit(head(), *data(), hybrid=True, validation=torch.zeros(3)), r"`validation` must give pairs"),
     "read once": (lambda: refit(head(), iter([data()]), hybrid=True), r"`features` must be readable more than once for a hybrid"),
     "NaN": (lambda: refit(head(), torch.full((N, H), torch.nan), torch.randn(N)), r"`psi` must be finite"),

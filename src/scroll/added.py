@@ -8,11 +8,9 @@ from torch import Tensor, nn
 
 from ._value import value
 from .beliefs import Belief, Moments
-from .cavities import leave_one_out
 from .covariances import Scaled, Spread
 from .factors import Gaussian
 from .families import FAMILIES
-from .routes import Problem
 
 Rows = tuple[Tensor, Tensor]  # features (..., 1, N, H), targets (..., K, N)
 
@@ -31,13 +29,19 @@ class Seen(NamedTuple):
     psi: Tensor  # (..., 1, N, H)
     y: Tensor  # (..., K, N)
     at: Moments  # (..., K, N)
+    weight: Tensor | None = None  # (..., 1, N), of their scores
 
 
-def without(posterior: Belief, noise: Tensor, rows: Rows) -> Seen:
-    """Rows that the posterior has seen, each under the posterior of all others."""
+def without(posterior: Belief, noise: Tensor, rows: Rows, weight: Tensor | None = None) -> Seen:
+    """Rows that the posterior has seen, each under the posterior of all others.
+
+    A row that weighs w was seen w times, and is left out once of these.
+    """
     psi, y = rows
-    p = Problem(psi, y, Gaussian(noise), torch.ones_like(noise))
-    return Seen(psi, y, leave_one_out(posterior, p))
+    at = posterior.project(psi)
+    h = at.var / noise.square()[..., None]  # leverage
+    h = h if weight is None else h * weight.clamp(max=1)
+    return Seen(psi, y, Moments((at.mean - h * y) / (1 - h), at.var / (1 - h)), weight)
 
 
 def outside(posterior: Belief, rows: Rows) -> Seen:
@@ -81,7 +85,10 @@ def fit_added(
         """Mean score a row, (...)."""
         now = present()
         at = Moments(rows.at.mean, rows.at.var + now.cov.quad(rows.psi))
-        return Gaussian(now.noise).log_marginal(rows.y, at).mean(-1).sum(-1)
+        each = Gaussian(now.noise).log_marginal(rows.y, at)
+        if rows.weight is not None:
+            each = each * (rows.weight / rows.weight.mean(-1, keepdim=True))
+        return each.mean(-1).sum(-1)
 
     adam = torch.optim.Adam(variables, lr=lr)
     kept = [x.detach().clone() for x in variables]

@@ -29,7 +29,7 @@ from .checks import finite, must
 from .likelihoods import GaussianLikelihood
 from .linalg import eye_like, inverse_root, matvec
 from .refit import Refit
-from .rows import intercept, offset
+from .rows import intercept
 
 
 @value
@@ -46,8 +46,7 @@ class Weights:
         """The posterior of a refit, without what a hybrid adds: that is no ignorance of f."""
         mean, cov = bound.posterior.mean, bound.posterior.cov
         root = cov.basis * cov.var.sqrt()[..., None, :]
-        shift = torch.as_tensor(offset(bound.head)).to(mean).expand(*mean.shape[:-1], 1)
-        return cls(mean, root, bound.noise, shift)
+        return cls(mean, root, bound.noise, bound.offset[..., None])
 
     def given(self, psi: Tensor, y: Tensor, var: Tensor) -> Weights:
         """The same after rows psi (..., 1, N, P), y (..., K, N) of noise variance var.

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from .checks import must, refusal, tensor, whole
 from .head import Head
 from .objectives import spread_power
-from .refit import Refit, Statistics, checked, sums
+from .refit import Refit, checked
 from .rows import Batches, batches, intercept
+from .sums import Statistics, sums
 
 Group = dist.ProcessGroup | None  # None is all ranks
 LOOK = 1000  # rows, or values, that are enough to know a batch by
@@ -141,7 +142,7 @@ class Loss(nn.Module):
         at = len(self.head.replicates)
         n = _count(x, at)
         if n == 0:  # the others wait for its gradients, which are the prior's alone
-            x, y, weight = _zeros(x, at), _zeros(y, at), None
+            x, y, weight = _stand_in(x, at, 1), _stand_in(y, at, 0), None
         seen: list[Tensor] = []
         wrong = _caught(lambda: seen.append(self._seen(x, y, weight, n)))
         kinds = {"x": _rows(x, at, long=True), "y": _rows(y, at)}
@@ -166,8 +167,8 @@ class Loss(nn.Module):
             loss = self._evened(psi, y, weight, n, rows)
         else:
             loss = self.head.loss(psi, y, self.total, weight, self.prior)
-        # without the prior nothing moves alpha, but the ranks wait for a gradient of everything
-        return loss if self.prior else loss + 0 * self.head.log_alpha.sum(-1)
+        # the ranks wait for a gradient of everything: of alpha without a prior, of MAP's noise
+        return loss + 0 * sum(p.sum() for p in self.head.parameters() if p.requires_grad)
 
     def _evened(self, psi: Tensor, y: Tensor, weight: Tensor | None, n: int, rows: int) -> Tensor:
         """`Head.loss` for beta > 0, with V^beta of unit mean over the rows of all ranks."""
@@ -331,9 +332,13 @@ def _rows(t: object, at: int, long: bool = False) -> str | None:
     return f"{t.dtype}, each of {f'{len(each)} axes' if long else f'shape {each}'}"
 
 
-def _zeros(t: Any, at: int) -> Any:
-    """One row where there was none; what is no tensor is left to be refused."""
-    return t.new_zeros(*t.shape[:at], 1, *t.shape[at + 1 :]) if isinstance(t, Tensor) else t
+def _stand_in(t: Any, at: int, number: int) -> Any:
+    """One row where there was none, of a number or, for indices, of zeros; what is no tensor is
+    left to be refused. A body may divide by the length of a row."""
+    if not isinstance(t, Tensor):
+        return t
+    shape = (*t.shape[:at], 1, *t.shape[at + 1 :])
+    return t.new_full(shape, number if t.is_floating_point() else 0)
 
 
 def _caught(run: Callable[[], object]) -> Exception | None:

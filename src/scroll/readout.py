@@ -50,8 +50,7 @@ class Readout(nn.Module):
             self.mean[m], self.scale[m], self.noise[m] = 0, 0, noise[m]
             self.mean[m, :, :h] = belief.mean[m]
             self.scale[m, :, :h, :h] = _root(belief)[m]
-            if head.bias is not None and isinstance(head.likelihood.factor(), Gaussian):
-                self.mean[m, :, -1] += head.bias[m]
+            self.mean[m, :, -1] += bound.offset[m]
 
     def _free(self, head: Head) -> None:
         belief, h = head.belief(), head.in_features

@@ -9,54 +9,35 @@ float64, so more data can be added at any time.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
+from torch.special import ndtri
 
-from ._value import cast, value
+from ._value import cast
 from .added import Added, Seen, fit_added, outside, without
 from .beliefs import Belief, Moments
-from .checks import must, one_of, shaped, tensor
+from .checks import must, one_of, positive, whole
 from .covariances import Spectral, Sum
 from .evidence import maximise_evidence
 from .factors import Gaussian
 from .head import Head
-from .linalg import diagonal, matvec
-from .rows import Batches, batches, features_of, forever, intercept, offset, pair, rows_of
-
-
-@value
-class Statistics:
-    """Sums over the data: all that the conjugate posterior depends on."""
-
-    gram: Tensor  # (..., H, H), sum of psi psi'
-    cross: Tensor  # (..., K, H), sum of y psi
-    square: Tensor  # (..., K), sum of y^2
-    count: Tensor  # (), rows
-
-    def plus(self, psi: Tensor, y: Tensor, weight: Tensor | None = None) -> Statistics:
-        """With rows psi (..., 1, N, H), y (..., K, N) added, each `weight` (..., 1, N) times."""
-        some = y.shape[-1] if weight is None else weight.reshape(-1, weight.shape[-1])[0].sum()
-        if weight is not None:
-            psi, y = psi * weight[..., None].sqrt(), y * weight.sqrt()
-        return Statistics(
-            self.gram + (psi.mT @ psi).squeeze(-3),
-            self.cross + matvec(psi.mT, y),
-            self.square + y.square().sum(-1),
-            self.count + some,
-        )
-
-    def merged(self, other: Statistics) -> Statistics:
-        """Those of these rows and of others."""
-        return Statistics(
-            self.gram + other.gram,
-            self.cross + other.cross,
-            self.square + other.square,
-            self.count + other.count,
-        )
+from .likelihoods import GaussReg, OneVersusAll
+from .linalg import diagonal
+from .rows import (
+    Batches,
+    batches,
+    features_of,
+    forever,
+    intercept,
+    offset,
+    pair,
+    rows_of,
+    weights_of,
+)
+from .sums import Statistics, empty, plus, sums
 
 
 class Functions(NamedTuple):
@@ -80,6 +61,7 @@ class Refit:
         posterior: N(mean, A^-1) over the weights, (..., K, H), in float64; over one more, of a
             constant feature, where the head has a bias or thresholds.
         added: what a hybrid adds, or None.
+        shift: what the targets were lessened by, (..., K), where the head's bias is untrained.
         statistics: the sums over the data that it came from.
     """
 
@@ -92,6 +74,9 @@ class Refit:
 
     @torch.inference_mode(False)  # what is made there could not be trained upon
     def _bind(self, statistics: Statistics) -> None:
+        self.statistics = statistics
+        self.shift = self._about(statistics)
+        statistics = statistics.less(self.shift) if bool(self.shift.any()) else statistics
         values, basis = torch.linalg.eigh(statistics.gram)
         values, basis = values.unsqueeze(-2), basis.unsqueeze(-3)
         along = (statistics.cross.unsqueeze(-2) @ basis).squeeze(-2)
@@ -103,15 +88,11 @@ class Refit:
         if isinstance(self.hyper, tuple):
             self.alpha, self.noise = self.hyper
         elif self.hyper == "evidence":
-            must(
-                bool((statistics.square > 0).all()),
-                "y",
-                "differ from the head's bias somewhere",
-                "targets without any spread",
-                "There is nothing to fit: such a target is known exactly.",
-            )
             sums = (statistics.square, statistics.count)
+            flat = self._flat()
             self.alpha, self.noise = maximise_evidence(values, along, *sums)
+            if bool(flat.any()):
+                self._fill(flat, statistics.count)
         else:
             factor: Any = self.head.likelihood.factor()
             self.alpha = self.head.log_alpha.detach().double().exp()
@@ -120,7 +101,49 @@ class Refit:
         var = 1 / (values / s2 + self.alpha[..., None])
         mean = ((along * var / s2).unsqueeze(-2) @ basis.mT).squeeze(-2)
         self.posterior = Belief(mean, Spectral(basis, var))
-        self.statistics = statistics
+
+    def _about(self, statistics: Statistics) -> Tensor:
+        """The mean of the targets where a bias is as it was made, zero; else zero.
+
+        The prior of a constant is that of all weights, about the bias: a trained one is where
+        the targets are, and an untrained one need not be.
+        """
+        zero = torch.zeros_like(statistics.square)
+        if self.head.bias is None or self.hyper == "head" or isinstance(offset(self.head), float):
+            return zero
+        mean = statistics.cross[..., -1] / statistics.count
+        return torch.where(self.head.bias.detach() == 0, mean, zero)
+
+    def _flat(self) -> Tensor:
+        """Outputs whose targets are all alike, (..., K): classes that no row has."""
+        of = self.statistics
+        spread = of.square
+        if intercept(self.head):
+            spread = spread - of.cross[..., -1].square() / of.count
+        flat = spread <= 1e-14 * of.square
+        classes = isinstance(self.head.likelihood, OneVersusAll | GaussReg)
+        must(
+            not bool((flat.all(-1) if classes else flat).any()),
+            "y",
+            "differ from row to row",
+            "targets without any spread",
+            "A constant is known exactly; of large numbers that differ little, take the mean off.",
+        )
+        return flat
+
+    def _fill(self, flat: Tensor, count: Tensor) -> None:
+        """Hyperparameters of classes that no row had: no row says that there is no noise.
+
+        One at which their target, -1, leaves them the probability of the rule of succession.
+        """
+        self.noise = torch.where(flat, -1 / ndtri(1 / (count + 2)), self.noise)
+        others = self.alpha.log().masked_fill(flat, 0).sum(-1, keepdim=True)
+        others = (others / (~flat).sum(-1, keepdim=True)).exp()
+        self.alpha = torch.where(flat, others, self.alpha)
+
+    def _rows(self, psi: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        features, targets = rows_of(self.head, psi, y)
+        return features, targets - self.shift[..., None]
 
     def keep(self) -> Refit:
         """Let alpha and noise stay as they are, whatever data come."""
@@ -135,7 +158,7 @@ class Refit:
 
     def update(self, psi: Tensor, y: Tensor, weight: Tensor | None = None) -> Refit:
         """Add data; the same as refitting on everything. What a hybrid adds stays as it is."""
-        return self.absorb(_plus(_empty(self.head), self.head, psi, y, weight))
+        return self.absorb(plus(empty(self.head), self.head, psi, y, weight))
 
     def absorb(self, statistics: Statistics) -> Refit:
         """`update` with data of which only the sums are at hand."""
@@ -156,15 +179,18 @@ class Refit:
     ) -> Refit:
         """Make it a hybrid: a free covariance S+ of best leave-one-out score, see `refit`."""
         one_of("added", family, ("diag", "full", "lowrank"))
+        must(whole(steps) is not None, "steps", "be a positive integer", repr(steps))
+        positive("lr", lr)
         head, posterior = self.head, self.posterior
         statistics = self.statistics
         power = diagonal(statistics.gram).mean(-1) / statistics.count
         unit = self.noise / power.sqrt()[..., None]
         held = None
         if validation is not None:
-            held = outside(posterior, rows_of(head, *pair("validation", validation)))
+            held = outside(posterior, self._rows(*pair("validation", validation)))
         some: Iterator[Seen] = (
-            without(posterior, self.noise, rows_of(head, b[0], b[1])) for b in forever(features, y)
+            without(posterior, self.noise, self._rows(*b[:2]), weights_of(head, b[0], *b[2:]))
+            for b in forever(features, y)
         )
         if isinstance(features, Tensor):  # always the same rows
             some = repeat(next(some))
@@ -172,6 +198,12 @@ class Refit:
             posterior, self.noise, unit, some, held, family=family, steps=steps, lr=lr
         )
         return self
+
+    @property
+    def offset(self) -> Tensor:
+        """What is added to w . psi of the posterior's weights, (..., K)."""
+        given = torch.as_tensor(offset(self.head)).to(self.shift)
+        return self.shift + (given.squeeze(-1) if given.dim() else given)
 
     @property
     def belief(self) -> Belief:
@@ -184,7 +216,7 @@ class Refit:
         """The predictive: noise, epistemic part and, for a hybrid, what it adds."""
         at = self.belief.project(features_of(self.head, psi))
         noise = self.noise if self.added is None else self.added.noise
-        at = Moments(at.mean + offset(self.head), at.var)
+        at = Moments(at.mean + self.offset[..., None], at.var)
         dtype = self.head.log_alpha.dtype
         return self.head.likelihood.predict(cast(at, dtype), noise.to(dtype))
 
@@ -205,8 +237,7 @@ class Refit:
         """n draws from the posterior, as functions of psi: for Thompson sampling."""
         draws = self.posterior.sample(n, generator)
         weight, constant = draws.split((self.head.in_features, int(intercept(self.head))), -1)
-        bias = constant.sum(-1) + torch.as_tensor(offset(self.head)).to(draws).squeeze(-1)
-        bias = bias.expand(weight.shape[:-1])
+        bias = (constant.sum(-1) + self.offset).expand(weight.shape[:-1])
         return Functions(*(t.to(self.head.log_alpha.dtype) for t in (weight, bias)))
 
     def _open(self, psi: Tensor) -> Tensor:
@@ -232,8 +263,9 @@ def refit(
     """Bind a trained head's belief to the posterior of its features, in one pass over them.
 
     Classes are regressed on as one-hot +-1, levels as numbers, counts as log(y + 1/2). A head
-    with a bias has a constant feature here. Sums of squares resolve a noise down to about 1e-7
-    of the targets' spread.
+    with a bias has a constant feature here; where its bias is untrained, the mean of the targets
+    stands in for it. Sums of squares resolve a noise down to about 1e-7 of the targets' distance
+    from zero or from the bias.
 
     Args:
         head: a trained head, of any method.
@@ -249,6 +281,13 @@ def refit(
     """
     one_of("added", added, ("diag", "full", "lowrank"))
     checked(head, hyper)
+    must(
+        validation is None or hybrid,
+        "validation",
+        "be None unless `hybrid` is True",
+        "rows",
+        "They choose the S+ of a hybrid: pass hybrid=True.",
+    )
     statistics = sums(head, batches(features, y))
     if not bool(statistics.count > 0):
         raise ValueError(
@@ -278,42 +317,3 @@ def checked(head: Head, hyper: str = "evidence") -> None:
         "be 'evidence' for a likelihood that has no Gaussian noise",
         repr(hyper),
     )
-
-
-def sums(head: Head, some: Batches) -> Statistics:
-    """The sums over batches, one pass; zero where there are none."""
-    statistics = _empty(head)
-    for batch in some:
-        if not _hollow(batch[0]):
-            statistics = _plus(statistics, head, *batch)
-    return statistics
-
-
-def _hollow(psi: object) -> bool:
-    """Whether a batch has no rows, as the last one of a stream, or a rank's, may have."""
-    return isinstance(psi, Tensor) and psi.dim() > 1 and psi.shape[-2] == 0
-
-
-def _plus(
-    statistics: Statistics, head: Head, psi: Tensor, y: Tensor, weight: Tensor | None = None
-) -> Statistics:
-    """The sums with a batch of rows, perhaps weighted, added."""
-    rows = rows_of(head, psi, y)
-    each = None if weight is None else _weights(weight, psi).to(rows[0]).unsqueeze(-2)
-    return statistics.plus(*rows, each)
-
-
-def _weights(weight: Tensor, psi: Tensor) -> Tensor:
-    tensor("weight", weight)
-    shaped(weight, psi.shape[:-1], "weight")
-    must(bool((weight >= 0).all()), "weight", "be zero or positive", "negative ones")
-    alike = bool((weight == weight.reshape(-1, weight.shape[-1])[0]).all())
-    must(alike, "weight", "be the same for every replicate", "weights that differ", "Refit each.")
-    return weight
-
-
-def _empty(head: Head) -> Statistics:
-    """Of no rows yet."""
-    lead, h = (*head.replicates, head.likelihood.latents), head.in_features + intercept(head)
-    zeros = partial(torch.zeros, dtype=torch.float64, device=head.log_alpha.device)
-    return Statistics(zeros(*lead[:-1], h, h), zeros(*lead, h), zeros(lead), zeros(()))

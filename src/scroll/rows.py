@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .checks import must, refusal, tensor
+from .checks import finite, must, refusal, shaped, tensor
 from .factors import Gaussian
 from .head import Head
 
@@ -52,9 +52,30 @@ def batches(features: Tensor | Batches, y: Tensor | None) -> Iterator[tuple[Tens
     if hasattr(features, "shape"):
         tensor("features", features)
     must(y is None, "y", "be None when `features` gives pairs (psi, y)", type(y).__name__)
+    must(isinstance(features, Iterable), "features", "be a tensor or give pairs", repr(features))
     for batch in features:
         three = isinstance(batch, tuple | list) and len(batch) == 3
         yield tuple(batch) if three else pair("features", batch)
+
+
+def hollow(batch: tuple[Any, ...]) -> bool:
+    """Whether a batch says nothing, as the last one of a stream, or a rank's, may."""
+    psi, weight = batch[0], batch[2] if len(batch) == 3 else None
+    nothing = isinstance(weight, Tensor) and not bool((weight != 0).any())
+    return nothing or (isinstance(psi, Tensor) and psi.dim() > 1 and psi.shape[-2] == 0)
+
+
+def weights_of(head: Head, psi: Tensor, weight: Tensor | None = None) -> Tensor | None:
+    """Weights (..., N) of rows psi, checked, as (..., 1, N) in float64."""
+    if weight is None:
+        return None
+    tensor("weight", weight)
+    shaped(weight, psi.shape[:-1], "weight")
+    finite("weight", weight)
+    must(bool((weight >= 0).all()), "weight", "be zero or positive", "negative ones")
+    alike = bool((weight == weight.reshape(-1, weight.shape[-1])[0]).all())
+    must(alike, "weight", "be the same for every replicate", "weights that differ", "Refit each.")
+    return weight.to(head.log_alpha.device).double().unsqueeze(-2)
 
 
 def pair(name: str, batch: Any) -> tuple[Tensor, Tensor]:
@@ -70,7 +91,8 @@ def forever(features: Tensor | Batches, y: Tensor | None) -> Iterator[tuple[Tens
         some = False
         for batch in batches(features, y):
             some = True
-            yield batch
+            if not hollow(batch):
+                yield batch
         must(
             some,
             "features",

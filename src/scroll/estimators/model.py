@@ -19,8 +19,9 @@ from ..head import Head
 from ..heads import ClassificationHead, CountHead, OrdinalHead, RegressionHead
 from ..predictive import Categorical, Ordered
 from ..readout import Readout
-from ..refit import Refit, Statistics
+from ..refit import Refit
 from ..rows import intercept
+from ..sums import Statistics
 from .encoder import Encoder
 from .fitting import CHUNK, Members
 from .recipes import LABELS, Candidate, Lead, candidates, paper
