@@ -486,6 +486,16 @@ def test_a_checkpoint_gives_back_everything(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["run.safetensors"]
 
 
+def test_a_compiled_network_has_the_file_of_a_plain_one(tmp_path):
+    path, (one, other) = tmp_path / "run.safetensors", (nn.Linear(2, 1) for _ in range(2))
+    checkpoint.save(path, torch.tensor(4), net=torch.compile(one))
+    assert checkpoint.resume(path, net=other) == 4
+    assert torch.equal(one.weight, other.weight)
+    checkpoint.resume(path, net=torch.compile(other))
+    with pytest.raises(ValueError, match="`step` must be a number of steps, zero or more, but got"):
+        checkpoint.save(path, "a", net=one)
+
+
 def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):
     path = tmp_path / "run.safetensors"
     path.write_bytes(b"torn")

@@ -14,7 +14,7 @@ from scroll.factors import Bounded, NegativeBinomial, Poisson
 from scroll.likelihoods import AnyLikelihood, OrdinalLikelihood
 from scroll.objectives import minus_kl
 from scroll.predictive import Count
-from scroll.routes import conjugate
+from scroll.routes import conjugate, conjugate_diag
 
 N, H = 24, 5
 
@@ -213,6 +213,16 @@ def test_mixed_precision_stays_in_the_body():
         loss, p = head.loss(features, y, total=N), head(features)
     torch.testing.assert_close(loss, head.loss(features.float(), y, total=N))
     assert p.variance.dtype == torch.float32
+    for part in (
+        lambda: head.message(psi),
+        lambda: head.prior_loss(9),
+        lambda: head.fit_noise(psi, y),
+    ):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            mixed = part()
+        mixed = copy.deepcopy(head.state_dict()) if mixed is head else mixed
+        want = head.state_dict() if part() is head else part()
+        torch.testing.assert_close(mixed, want, rtol=0, atol=0)
     torch.testing.assert_close(head(psi.double()).mean, head(psi).mean)
 
 
@@ -380,6 +390,11 @@ BAD = {
     "no total": (lambda h: h.loss(torch.randn(N, H), torch.randn(N)), r"`total` must be the number of training rows.*got None. Pass total=len"),
     "total below the batch": (lambda h: h.loss(torch.randn(N, H), torch.randn(N), total=3), r"`total` must be .* at least the 24 given here, but got 3"),
     "a coverage of 90": (lambda h: h(torch.randn(N, H)).interval(90), r"`coverage` must lie strictly between 0 and 1, but got 90. 90 % is 0.9"),
+    "no quantile": (lambda h: h(torch.randn(N, H)).quantile([]), r"`q` must be a level, or a list"),
+    "a word for a quantile": (lambda h: h(torch.randn(N, H)).quantile("a"), r"`q` must be a level, or a list of levels, but got 'a'"),
+    "a table of quantiles": (lambda h: h(torch.randn(N, H)).quantile([[0.1, 0.2]]), r"`q` must be a level, or a list"),
+    "complex targets": (lambda h: h.loss(torch.randn(N, H), torch.randn(N) * 1j, total=N), r"`y` must be real"),
+    "an infinite weight": (lambda h: h.loss(torch.randn(N, H), torch.randn(N), N, torch.full((N,), torch.inf)), r"`weight` must be finite"),
     "a quantile of 1": (lambda h: h(torch.randn(N, H)).quantile([0.5, 1.0]), r"`q` must lie strictly between 0 and 1"),
 }  # fmt: skip
 
@@ -439,6 +454,13 @@ MADE = {
     "scale of no probit": (lambda: ClassificationHead(H, 3, "gaussreg", scale=2.0), r"`scale` must be left out for likelihood 'gaussreg'"),
     "vbll of classes": (lambda: ClassificationHead(H, 3, method="vbll"), r"`likelihood` must be Gaussian for method 'vbll'"),
     "noise of a probit": (lambda: ClassificationHead(H, 3, noise=0.1), r"`noise` must be left out for likelihood 'ova'"),
+    "beta infinite": (lambda: RegressionHead(H, beta=float("inf")), r"`beta` must be zero or positive, and finite"),
+    "beta a word": (lambda: RegressionHead(H, beta="a"), r"`beta` must be a number, but got 'a'"),
+    "alpha a word": (lambda: RegressionHead(H, alpha="a"), r"`alpha` must be a number, but got 'a'"),
+    "features a truth": (lambda: RegressionHead(True), r"`in_features` must be a positive integer, but got True"),
+    "a bias beside thresholds": (lambda: OrdinalHead(H, 4, bias=True), r"`bias` must be left out for ordered levels"),
+    "weight of no prior": (lambda: RegressionHead(H, method="loo", prior_weight=50.0), r"`prior_weight` must be left at 1 for method 'loo'"),
+    "diagonal of a full route": (lambda: RegressionHead(H, covariance="diag", method=scroll.Objective(conjugate)), r"`covariance` must be 'full', which is what this"),
     "scale zero": (lambda: ClassificationHead(H, 3, scale=0.0), r"`scale` must be positive"),
 }  # fmt: skip
 
@@ -495,6 +517,30 @@ def test_a_predictive_refuses_labels_that_are_none():
         p.log_prob(torch.full((N,), 0.7))
 
 
+def test_a_predictive_refuses_counts_that_are_none():
+    for kind in ("poisson", "negbinomial"):
+        p = CountHead(H, kind)(torch.randn(N, H))
+        for bad in (-1.0, 0.5):
+            with pytest.raises(ValueError, match="`y` must hold counts 0, 1, 2"):
+                p.log_prob(torch.full((N,), bad))
+        with pytest.raises(ValueError, match="`y` must be finite"):
+            p.log_prob(torch.full((N,), torch.nan))
+
+
+@pytest.mark.parametrize("name", [n for n in HEADS if n != "any"])
+def test_a_head_may_be_made_before_its_values_are(name):
+    """On the meta device, and filled from a file."""
+    torch.manual_seed(0)
+    whole = HEADS[name][0](H)
+    with torch.device("meta"):
+        empty = HEADS[name][0](H)
+    assert {t.device.type for t in empty.state_dict().values()} == {"meta"}
+    empty.load_state_dict(whole.state_dict(), assign=True)
+    psi = torch.randn(N, H)
+    for theirs, ours in zip(whole.message(psi), empty.message(psi), strict=True):
+        torch.testing.assert_close(theirs, ours, rtol=0, atol=0)
+
+
 def test_a_method_of_your_own():
     psi, y = torch.randn(N, H), torch.randn(N)
     mine = scroll.Objective(prior=minus_kl)
@@ -516,6 +562,8 @@ def test_total_may_be_any_integer():
 
 def test_heads_print_what_they_are():
     assert "in_features=5, covariance='diag', method='kl'" in repr(make_head("kl-diag", H))
+    own = RegressionHead(np.int64(H), method=scroll.Objective(conjugate_diag))
+    assert "covariance='diag'" in repr(own)
 
 
 def test_a_stack_of_heads_takes_its_own_shapes():

@@ -67,3 +67,9 @@ def _plain(name):
 def test_the_package_is_typed_and_licensed():
     assert (ROOT / "src/scroll/py.typed").exists()
     assert "Apache License" in (ROOT / "LICENSE").read_text()
+
+
+def test_modules_are_there_when_they_are_asked_for():
+    code = "import scroll; print(scroll.distributed.total(3), scroll.checkpoint.save.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["3", "save"]

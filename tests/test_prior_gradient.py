@@ -91,6 +91,31 @@ def test_ten_old_steps_end_where_fresh_ones_do():
     assert abs(ends[1] - ends[16]) < 2e-3
 
 
+def test_what_learns_may_change_on_the_way():
+    """Thawed, frozen or of another precision since it was made."""
+    head, _, _ = given("full")
+    head.requires_grad_(False)
+    head.mean.requires_grad_(True)
+    prior = PriorGradient(head, 90)
+    prior.find()
+    head.requires_grad_(True)
+    prior.find()
+    prior.add()
+    found = {k: p.grad.clone() for k, p in head.named_parameters()}
+    head.zero_grad()
+    head.prior_loss(90).backward()
+    want = {
+        k: torch.zeros_like(p) if p.grad is None else p.grad for k, p in head.named_parameters()
+    }
+    torch.testing.assert_close(found, want, rtol=1e-12, atol=0)
+    head.float().zero_grad()
+    head.mean.requires_grad_(False)
+    prior.add()
+    assert head.mean.grad is None
+    torch.testing.assert_close(head.log_alpha.grad, found["log_alpha"].float())
+    prior.find()
+
+
 def test_added_before_it_is_found():
     with pytest.raises(ValueError, match="`find` must be called before `add`"):
         PriorGradient(RegressionHead(4), 90).add()
@@ -138,6 +163,8 @@ def test_a_checkpoint_goes_on_with_what_was_found(tmp_path):
     narrow = PriorGradient(RegressionHead(4), 90)
     with pytest.raises(ValueError, match="must fit this prior, but got `state` must hold tensors"):
         checkpoint.resume(path, head=other, prior=narrow)
+    with pytest.raises(ValueError, match=r"`state` must hold tensors of shapes .* but got None"):
+        narrow.load_state_dict({})
 
 
 @pytest.mark.parametrize("total", [None, 9.5, float("inf"), "90", True, torch.ones(3), -1])

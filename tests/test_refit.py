@@ -379,6 +379,8 @@ REFUSED = {
     "constant": (lambda: refit(RegressionHead(H), torch.randn(N, H), torch.full((N,), 3.0)), r"`y` must differ from row to row"),
     "no hybrid": (lambda: refit(head(), *data(), validation=data()), r"`validation` must be None unless `hybrid`"),
     "steps": (lambda: refit(head(), *data(), hybrid=True, steps=-1), r"`steps` must be a positive integer, but got -1"),
+    "no draws": (lambda: refit(head(), *data()).sample_weights(-1), r"`n` must be a positive integer, but got -1"),
+    "other features": (lambda: refit(head(), *data()).sample_weights(2)(torch.randn(3, H + 1)), r"`psi` must have shape \(..., N, "),
     "no rows": (lambda: refit(head(), 5), r"`features` must be a tensor or give pairs, but got 5"),
     "infinite weight": (lambda: refit(head(), [(*data(), torch.full((N,), torch.inf))]), r"`weight` must be finite"),
     "validation": (lambda: refit(head(), *data(), hybrid=True, validation=torch.zeros(3)), r"`validation` must give pairs"),

@@ -161,3 +161,19 @@ def test_depth_and_names_are_checked():
         MLP(D, H, architecture="gelu")
     with pytest.raises(ValueError, match="`architecture` must be one name, or a name for each"):
         MLP(D, H, architecture=("tanh", "relu"), replicates=(3,))
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"lr": -1.0}, "`lr` must be zero or positive, and finite, but got -1.0"),
+        ({"lr": float("nan")}, "`lr` must be zero or positive, and finite"),
+        ({"decay": -1.0}, "`decay` must be zero or positive"),
+        ({"weight_decay": "a"}, "`weight_decay` must be a number, but got 'a'"),
+        ({"batch": 0}, "`batch` must be a positive integer, but got 0"),
+        ({"batch": 2.5}, "`batch` must be a positive integer, but got 2.5"),
+    ],
+)
+def test_a_recipe_that_makes_no_sense_is_not_made(how, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        Recipe(**how)

@@ -19,14 +19,17 @@ __version__ = "0.1.0"
 
 _LATE = {"ScrollClassifier": "estimators", "ScrollRegressor": "estimators",
          "load": "estimators.persist"}  # fmt: skip
+_MODULES = ("checkpoint", "distributed", "plots")
 
 
 def __getattr__(name: str) -> Any:
-    """The estimators, imported when asked for: scikit-learn takes a second."""
-    if name not in _LATE:
-        raise AttributeError(f"module 'scroll' has no attribute {name!r}")
+    """The estimators and some modules, imported when asked for: scikit-learn takes a second."""
     from importlib import import_module
 
+    if name in _MODULES:
+        return import_module(f".{name}", __name__)
+    if name not in _LATE:
+        raise AttributeError(f"module 'scroll' has no attribute {name!r}")
     return getattr(import_module(f".{_LATE[name]}", __name__), name)
 
 

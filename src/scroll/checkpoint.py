@@ -14,7 +14,7 @@ from zlib import crc32
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from .checks import must, refusal
+from .checks import must, refusal, whole
 from .distributed import agree
 
 FORMAT = "scroll-checkpoint"
@@ -30,12 +30,13 @@ def save(path: str | Path, step: int, **parts: Any) -> None:
 
     from .estimators.persist import written
 
+    must(whole(step, 0) is not None, "step", "be a number of steps, zero or more", repr(step))
     bare = {name: _bare(name, part) for name, part in parts.items()}
     if dist.is_available() and dist.is_initialized() and dist.get_rank() > 0:
         return
     tensors: dict[str, Tensor] = {}
     states = {name: part.state_dict() for name, part in bare.items()}
-    what = {"step": step, "parts": _flat(states, "", tensors)}
+    what = {"step": int(step), "parts": _flat(states, "", tensors)}
     written(Path(path), packed(tensors, metadata={FORMAT: json.dumps(what)}))
 
 
@@ -91,11 +92,13 @@ def _read(path: Path) -> tuple[int, dict[str, Any]]:
 
 
 def _bare(name: str, part: Any) -> Any:
-    """A module without its wrapper, so that one process can go on where several stopped."""
+    """A module without its wrappers, so that one process can go on where several stopped."""
     if not (hasattr(part, "state_dict") and hasattr(part, "load_state_dict")):
         remedy = "Modules, optimisers, schedulers and PriorGradient have one."
         raise refusal(name, "have a state_dict", type(part).__name__, remedy, TypeError)
-    return part.module if isinstance(part, DistributedDataParallel) else part
+    if isinstance(part, DistributedDataParallel):
+        return _bare(name, part.module)
+    return getattr(part, "_orig_mod", part)  # what torch.compile was given
 
 
 def _flat(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:

@@ -61,14 +61,33 @@ def one_of(name: str, got: str, choices: Collection[str], remedy: str = "") -> N
 
 def positive(name: str, x: object) -> Tensor:
     """`x` as a tensor of finite, positive numbers."""
-    t = torch.as_tensor(x)
+    t = _numbers(name, x)
     must(bool((t > 0).all() and t.isfinite().all()), name, "be positive and finite", t.tolist())
-    return t
+    return torch.as_tensor(x)
+
+
+def not_negative(name: str, x: object) -> None:
+    """`x` holds finite numbers, zero or positive."""
+    t = _numbers(name, x)
+    must(
+        bool((t >= 0).all() and t.isfinite().all()),
+        name,
+        "be zero or positive, and finite",
+        t.tolist(),
+    )
+
+
+def _numbers(name: str, x: object) -> Tensor:
+    """`x` to be looked at: on the CPU, as a default device may have no values."""
+    try:
+        return x if isinstance(x, Tensor) else torch.as_tensor(x, device="cpu")
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise refusal(name, "be a number", repr(x), error=TypeError) from error
 
 
 def positive_int(name: str, number: int) -> None:
     """`number` is a positive integer."""
-    must(isinstance(number, int) and number > 0, name, "be a positive integer", repr(number))
+    must(whole(number) is not None, name, "be a positive integer", repr(number))
 
 
 def whole(number: object, least: int = 1) -> int | None:
@@ -101,7 +120,9 @@ def tensor(name: str, x: object) -> None:
 
 
 def finite(name: str, x: Tensor) -> None:
-    """Every element of `x` is finite; the sum is asked first, because that is cheap."""
+    """Every element of `x` is real and finite; the sum is asked first, because that is cheap."""
+    if x.is_complex():
+        raise refusal(name, "be real", x.dtype, error=TypeError)
     if looking() and not bool(x.sum().isfinite()):
         bad = ~x.isfinite()
         first = bad.nonzero()[0].tolist() if bool(bad.any()) else []
@@ -129,6 +150,20 @@ def shaped(y: Tensor, shape: torch.Size, name: str = "y") -> None:
         remedy = f"Use {name}.expand{tuple(shape)}." if stacked else remedy
         want = f"have shape {tuple(shape)} to go with the features"
         raise refusal(name, want, tuple(y.shape), remedy)
+
+
+def counts(y: Tensor) -> None:
+    """`y` holds whole numbers, zero or more."""
+    finite("y", y)
+    if looking():
+        bad = (y < 0) | (y != y.floor() if y.is_floating_point() else False)
+        must(
+            not bool(bad.any()),
+            "y",
+            "hold counts 0, 1, 2, ...",
+            f"{y[bad].flatten()[:3].tolist()}",
+            "Use RegressionHead for measurements.",
+        )
 
 
 def labels(y: Tensor, rows: torch.Size, count: int, kind: str = "classes") -> Tensor:

@@ -15,7 +15,7 @@ from .checks import (
     finite,
     looking,
     must,
-    one_of,
+    not_negative,
     positive,
     positive_int,
     precise,
@@ -29,7 +29,8 @@ from .diagnosis import Diagnosis, diagnose
 from .factors import Gaussian
 from .families import FAMILIES
 from .likelihoods import Likelihood, Replicates
-from .objectives import METHODS, Objective, minus_kl_wishart, squared_error
+from .objectives import Objective, minus_kl_wishart, none, row, squared_error
+from .precision import full_precision
 from .routes import Problem, hybrid
 
 
@@ -77,11 +78,18 @@ class Head(nn.Module):
         positive_int("in_features", in_features)
         positive_int("rank", rank)
         for name, number in (("beta", beta), ("floor", floor), ("prior_weight", prior_weight)):
-            must(number >= 0, name, "be zero or positive", number)
+            not_negative(name, number)
         positive("init_std", init_std)
+        positive("alpha", alpha)
         self.objective = row(method, covariance)
         self.method = method if isinstance(method, str) else "your own"
-        self.covariance = covariance
+        self.covariance = "diag" if self.objective.diagonal else covariance
+        must(
+            self.objective.prior is not none or prior_weight in (0, 1),
+            "prior_weight",
+            f"be left at 1 for method {self.method!r}, which has no prior term",
+            prior_weight,
+        )
         self.in_features, self.replicates = in_features, axes(replicates)
         self.beta, self.prior_weight = float(beta), float(prior_weight)
         self.likelihood = likelihood
@@ -108,6 +116,7 @@ class Head(nn.Module):
             self.register_buffer("posterior_scale", torch.zeros(spread))
             self.register_buffer("conditioned", torch.tensor(False))
 
+    @full_precision
     def loss(
         self,
         psi: Tensor,
@@ -128,9 +137,6 @@ class Head(nn.Module):
             weight: of each row's score, (..., N), of mean one over the whole training set.
             prior: False leaves the prior term out, for `PriorGradient`.
         """
-        if _autocast(psi):
-            with torch.autocast(psi.device.type, enabled=False):
-                return self.loss(psi, y, total, weight, prior)
         problem = self.problem(psi, y)
         n = problem.y.shape[-1]
         rows = whole(total, n)
@@ -167,9 +173,11 @@ class Head(nn.Module):
         )
         tensor("weight", weight)
         shaped(weight, psi.shape[:-1], "weight")
+        finite("weight", weight)
         sound = not looking() or bool((weight >= 0).all())
         must(sound, "weight", "be zero or positive", "negative ones")
 
+    @full_precision
     def prior_loss(self, total: int) -> Tensor:
         """(-prior term)/total, the part of `loss` that is the same for every batch."""
         must(
@@ -189,13 +197,12 @@ class Head(nn.Module):
         terms = self.objective.prior(self.belief(), problem)
         return -self.prior_weight * terms.sum(-1) / rows
 
+    @full_precision
     def forward(self, psi: Tensor) -> Any:
         """The predictive distribution of each row of psi (..., N, H)."""
-        if _autocast(psi):
-            with torch.autocast(psi.device.type, enabled=False):
-                return self(psi)
         return self.likelihood.predict(self.message(psi))
 
+    @full_precision
     def message(self, psi: Tensor) -> Moments:
         """q(f): the latents' means and variances, (..., K, N)."""
         at = self.belief().project(self.features(psi))
@@ -218,6 +225,7 @@ class Head(nn.Module):
         return Belief(self.posterior_mean, Sum(cov, self.family()) if self.family else cov)
 
     @torch.no_grad()
+    @full_precision
     def condition(self, psi: Tensor, y: Tensor) -> "Head":
         """Compute and keep the belief that `method` binds to all the training data.
 
@@ -238,6 +246,7 @@ class Head(nn.Module):
         return self
 
     @torch.no_grad()
+    @full_precision
     def fit_noise(self, psi: Tensor, y: Tensor) -> "Head":
         """Set each output's noise to the root mean square residual, as MAP-type methods do."""
         model: Any = self.likelihood
@@ -326,25 +335,8 @@ class Head(nn.Module):
         return ", ".join(f"{k}={v!r}" for k, v in {**parts, "method": self.method}.items())
 
 
-def row(method: str | Objective, covariance: str) -> Objective:
-    """`METHODS["method-covariance"]`, or an error that says what there is."""
-    one_of("covariance", covariance, FAMILIES)
-    if isinstance(method, Objective):
-        return method
-    one_of("method", method, list(dict.fromkeys(key.rpartition("-")[0] for key in METHODS)))
-    families = [key.rpartition("-")[2] for key in METHODS if key.rpartition("-")[0] == method]
-    remedy = f"These exist for method {method!r}; method 'scroll' takes every covariance."
-    one_of("covariance", covariance, families, remedy)
-    return METHODS[f"{method}-{covariance}"]
-
-
 def _all_rows() -> str:
     """How to say the number of all rows, of which each process may have a part."""
     group = torch.distributed
     many = group.is_available() and group.is_initialized() and group.get_world_size() > 1
     return "scroll.distributed.total(len(shard))" if many else "len(dataset)"
-
-
-def _autocast(psi: Tensor) -> bool:
-    """Whether mixed precision is on: a body may use it, but variances need all their digits."""
-    return isinstance(psi, Tensor) and torch.is_autocast_enabled(psi.device.type)

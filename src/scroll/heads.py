@@ -128,6 +128,13 @@ class OrdinalHead(Head):
         replicates: Replicates = (),
         **head: Any,
     ):
+        must(
+            not head.pop("bias", False),
+            "bias",
+            "be left out for ordered levels",
+            True,
+            "Their thresholds stand in for one.",
+        )
         super().__init__(
             in_features,
             OrdinalLikelihood(levels, scale, thresholds, replicates),

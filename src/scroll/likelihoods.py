@@ -12,7 +12,7 @@ from torch.nn.functional import softplus
 from torch.special import log_ndtr, ndtri
 
 from .beliefs import Moments
-from .checks import axes, finite, labels, looking, must, one_of, positive, shaped
+from .checks import axes, counts, finite, labels, must, one_of, positive, shaped
 from .factors import (
     BernoulliLogit,
     Factor,
@@ -159,9 +159,9 @@ class OrdinalLikelihood(nn.Module):
     ):
         super().__init__()
         self.levels = _several("levels", levels)
-        start = ndtri(torch.arange(1, levels, dtype=torch.float64) / levels)
+        start = ndtri(torch.arange(1, levels, dtype=torch.float64, device="cpu") / levels)
         if thresholds is not None:
-            start = torch.as_tensor(thresholds, dtype=torch.float64)
+            start = torch.as_tensor(thresholds, dtype=torch.float64, device="cpu")
             must(
                 start.shape == (levels - 1,),
                 "thresholds",
@@ -173,9 +173,9 @@ class OrdinalLikelihood(nn.Module):
             bool((gaps > 0).all()), "thresholds", "increase strictly", start.tolist(), "Sort them."
         )
         gaps = gaps + torch.log(-torch.expm1(-gaps))  # inverse of softplus
-        dtype = torch.get_default_dtype()
-        self.first = nn.Parameter(start[:1].to(dtype).expand(*axes(replicates), 1).clone())
-        self.gaps = nn.Parameter(gaps.to(dtype).expand(*axes(replicates), levels - 2).clone())
+        like = torch.empty(0)
+        self.first = nn.Parameter(start[:1].to(like).expand(*axes(replicates), 1).clone())
+        self.gaps = nn.Parameter(gaps.to(like).expand(*axes(replicates), levels - 2).clone())
         self.register_buffer("scale", positive("scale", float(scale)))
 
     def factor(self) -> Ordinal:
@@ -216,16 +216,7 @@ class CountLikelihood(nn.Module):
 
     def encode(self, y: Tensor, rows: Size) -> Tensor:
         shaped(y, rows)
-        finite("y", y)
-        if looking():
-            bad = (y < 0) | (y != y.floor() if y.is_floating_point() else False)
-            must(
-                not bool(bad.any()),
-                "y",
-                "hold counts 0, 1, 2, ...",
-                f"{y[bad].flatten()[:3].tolist()}",
-                "Use RegressionHead for measurements.",
-            )
+        counts(y)
         return y.unsqueeze(-2)
 
     def regress(self, y: Tensor, rows: Size) -> Tensor:

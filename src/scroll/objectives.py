@@ -12,6 +12,8 @@ from torch import Tensor
 from ._value import cast
 from .beliefs import Belief, Moments
 from .cavities import leave_one_out, sequential, shared
+from .checks import must, one_of
+from .families import FAMILIES
 from .routes import (
     Filtered,
     Problem,
@@ -192,3 +194,23 @@ METHODS: dict[str, Objective] = {
     **_rows("hybrid", _SPREAD, Objective(hybrid, leave_one_out, prior=none)),
 }
 """Every named method whose training is an objective: `method-covariance`."""
+
+
+def row(method: str | Objective, covariance: str) -> Objective:
+    """`METHODS["method-covariance"]`, or an error that says what there is."""
+    one_of("covariance", covariance, FAMILIES)
+    if isinstance(method, Objective):
+        bound = not method.batches and method.route is not hybrid
+        own = "diag" if method.diagonal else "full"
+        must(
+            not bound or covariance in ("full", own),
+            "covariance",
+            f"be {own!r}, which is what this objective's route gives",
+            repr(covariance),
+        )
+        return method
+    one_of("method", method, list(dict.fromkeys(key.rpartition("-")[0] for key in METHODS)))
+    families = [key.rpartition("-")[2] for key in METHODS if key.rpartition("-")[0] == method]
+    remedy = f"These exist for method {method!r}; method 'scroll' takes every covariance."
+    one_of("covariance", covariance, families, remedy)
+    return METHODS[f"{method}-{covariance}"]

@@ -13,7 +13,7 @@ from torch.special import ndtr, ndtri
 
 from ._value import cast, value
 from .beliefs import Moments
-from .checks import labels, must, refusal
+from .checks import counts, labels, must, refusal
 from .counting import count_cdf
 from .factors import Factor, NegativeBinomial, Poisson
 from .linalg import log_normal
@@ -234,7 +234,9 @@ class Count:
         return self.variance.sqrt()
 
     def log_prob(self, y: Tensor) -> Tensor:
-        return self.factor.log_marginal(_rows(y, self.latent_mean), self._at)
+        y = _rows(y, self.latent_mean)
+        counts(y)
+        return self.factor.log_marginal(y, self._at)
 
     def cdf(self, y: Tensor) -> Tensor:
         """P(count <= y)."""
@@ -310,7 +312,11 @@ def _rows(y: Tensor | float, like: Tensor) -> Tensor:
 
 
 def _quantile(icdf: Callable[[Tensor], Tensor], q: Levels, like: Tensor) -> Tensor:
-    levels = torch.as_tensor(q, dtype=like.dtype, device=like.device)
+    try:
+        levels = torch.as_tensor(q, dtype=like.dtype, device=like.device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise refusal("q", "be a level, or a list of levels", repr(q), error=TypeError) from error
+    must(levels.dim() < 2 and levels.numel(), "q", "be a level, or a list of levels", q)
     must(
         bool(((levels > 0) & (levels < 1)).all()),
         "q",

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .checks import must, whole
 from .head import Head
@@ -38,29 +38,48 @@ class PriorGradient:
         must(whole(total) is not None, "total", "be the number of training rows", repr(total))
         if not head.batches:
             head.prior_loss(total)  # which says why there is none
+        must(
+            any(p.requires_grad for p in head.parameters()),
+            "head",
+            "have parameters that learn",
+            "none",
+        )
         self.head, self.total = head, total
-        self.parameters: list[nn.Parameter] = [p for p in head.parameters() if p.requires_grad]
-        must(self.parameters, "head", "have parameters that learn", "none")
-        self.kept: list[Tensor] = []  # made where the parameters are by then
+        self.kept: list[Tensor] = []  # made where the parameters are by then, zero of frozen ones
 
     def find(self) -> None:
         """Find the gradient where the head is now."""
-        self.kept = self.kept or [torch.zeros_like(p) for p in self.parameters]
-        with torch.enable_grad(), torch.autocast(self.kept[0].device.type, enabled=False):
+        every = [*self.head.parameters()]
+        learn = [p for p in every if p.requires_grad]
+        self._follow()
+        with torch.enable_grad():
             loss: Tensor = self.head.prior_loss(self.total).sum()
-            fresh: Any = torch.autograd.grad(loss, self.parameters, allow_unused=True)
-        for kept, new in zip(self.kept, fresh, strict=True):
-            if new is not None:
-                kept.copy_(new)
+            fresh: Any = iter(torch.autograd.grad(loss, learn, allow_unused=True) if learn else ())
+        for kept, p in zip(self.kept, every, strict=True):
+            new = next(fresh) if p.requires_grad else None
+            kept.zero_() if new is None else kept.copy_(new)
 
     def add(self) -> None:
-        """Add what was found last to the gradients, before the optimiser's step."""
+        """Add what was found last to the gradients, before the optimiser's step.
+
+        With a `torch.amp.GradScaler`, after `scaler.unscale_(optimiser)`: it is not scaled.
+        """
         must(self.kept, "find", "be called before `add`", "no call", "Call it at the first step.")
-        for p, kept in zip(self.parameters, self.kept, strict=True):
+        self._follow()
+        for p, kept in zip(self.head.parameters(), self.kept, strict=True):
+            if not p.requires_grad:
+                continue
             if p.grad is None:
                 p.grad = kept.clone()
             else:
                 p.grad.add_(kept)
+
+    def _follow(self) -> None:
+        """What is kept has the precision, and the place, that the parameters have now."""
+        every = [*self.head.parameters()]
+        if not self.kept:
+            self.kept = [torch.zeros_like(p) for p in every]
+        self.kept = [kept.to(p) for kept, p in zip(self.kept, every, strict=True)]
 
     def state_dict(self) -> dict[str, Any]:
         """What was found last, for a checkpoint."""
@@ -68,8 +87,9 @@ class PriorGradient:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on with what a checkpoint holds."""
-        sizes = [tuple(kept.shape) for kept in state["kept"]]
-        want = [tuple(p.shape) for p in self.parameters]
+        given = state.get("kept")
+        want = [tuple(p.shape) for p in self.head.parameters()]
+        sizes = None if given is None else [tuple(kept.shape) for kept in given]
         must(sizes in ([], want), "state", f"hold tensors of shapes {want}", sizes)
-        like = self.parameters
-        self.kept = [kept.to(p, copy=True) for kept, p in zip(state["kept"], like, strict=False)]
+        like = self.head.parameters()
+        self.kept = [kept.to(p, copy=True) for kept, p in zip(given or (), like, strict=False)]

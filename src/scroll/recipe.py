@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .checks import one_of, positive_int
+from .checks import not_negative, one_of, positive_int
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,10 @@ class Recipe:
         one_of("schedule", self.schedule, ("constant", "one-cycle"))
         for name in ("steps", "every", "patience", "average"):
             positive_int(name, getattr(self, name))
+        for name in ("lr", "decay", "weight_decay"):
+            not_negative(name, getattr(self, name))
+        if self.batch is not None:
+            positive_int("batch", self.batch)
 
 
 def pace(recipe: Recipe) -> Tensor:

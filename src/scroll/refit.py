@@ -19,7 +19,7 @@ from torch.special import ndtri
 from ._value import cast
 from .added import Added, Seen, fit_added, outside, without
 from .beliefs import Belief, Moments
-from .checks import must, one_of, positive, whole
+from .checks import must, one_of, positive, tensor, whole
 from .covariances import Spectral, Sum
 from .evidence import maximise_evidence
 from .factors import Gaussian
@@ -48,7 +48,12 @@ class Functions(NamedTuple):
 
     def __call__(self, psi: Tensor) -> Tensor:
         """f of psi (..., N, H): (n, ..., N), or (n, ..., N, K) for several outputs."""
-        f = self.weight @ psi.to(self.weight.dtype).mT + self.bias[..., None]
+        h = self.weight.shape[-1]
+        tensor("psi", psi)
+        fits = psi.dim() > 1 and psi.shape[-1] == h
+        must(fits, "psi", f"have shape (..., N, {h})", tuple(psi.shape), "Pass body(x), not x.")
+        with torch.autocast(psi.device.type, enabled=False):
+            f = self.weight @ psi.to(self.weight.dtype).mT + self.bias[..., None]
         return f.squeeze(-2) if f.shape[-2] == 1 else f.mT
 
 
@@ -235,6 +240,7 @@ class Refit:
 
     def sample_weights(self, n: int, generator: Generator | None = None) -> Functions:
         """n draws from the posterior, as functions of psi: for Thompson sampling."""
+        must(whole(n) is not None, "n", "be a positive integer", repr(n))
         draws = self.posterior.sample(n, generator)
         weight, constant = draws.split((self.head.in_features, int(intercept(self.head))), -1)
         bias = (constant.sum(-1) + self.offset).expand(weight.shape[:-1])
