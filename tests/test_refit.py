@@ -241,8 +241,15 @@ def test_a_class_that_no_row_has_is_rare_and_not_impossible(kind):
     p = three(psi).probs
     assert 0.003 < p[:, 2].mean() < 0.01  # of 1 / 202, and what the weights are not sure of
     torch.testing.assert_close(p[:, :2].argmax(-1), two(psi).probs.argmax(-1))
-    with pytest.raises(ValueError, match="`y` must differ from row to row"):
-        refit(ClassificationHead(H, 3, kind), psi, torch.ones(200).long())
+
+
+@pytest.mark.parametrize("name", ["probit", "ova", "gaussreg", "ordinal", "poisson"])
+def test_labels_that_are_all_alike_leave_a_noise(name):
+    """As those of a small fold may be."""
+    psi, (make, _) = torch.randn(200, H), HEADS[name]
+    bound = refit(make(H), psi, torch.ones(200).long())
+    assert bound.noise.min() > 0.1
+    assert 0 < bound.leverage(psi).mean() < 1
 
 
 @pytest.mark.parametrize("name", ["probit", "logit", "ova", "gaussreg"])

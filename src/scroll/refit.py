@@ -24,7 +24,7 @@ from .covariances import Spectral, Sum
 from .evidence import maximise_evidence
 from .factors import Gaussian
 from .head import Head
-from .likelihoods import GaussReg, OneVersusAll
+from .likelihoods import GaussReg
 from .linalg import diagonal
 from .rows import (
     Batches,
@@ -120,15 +120,16 @@ class Refit:
         return torch.where(self.head.bias.detach() == 0, mean, zero)
 
     def _flat(self) -> Tensor:
-        """Outputs whose targets are all alike, (..., K): classes that no row has."""
+        """Outputs whose targets are all alike, (..., K), such as classes that no row has."""
         of = self.statistics
         spread = of.square
         if intercept(self.head):
             spread = spread - of.cross[..., -1].square() / of.count
         flat = spread <= 1e-14 * of.square
-        classes = isinstance(self.head.likelihood, OneVersusAll | GaussReg)
+        model = self.head.likelihood
+        measured = isinstance(model.factor(), Gaussian) and not isinstance(model, GaussReg)
         must(
-            not bool((flat.all(-1) if classes else flat).any()),
+            not (measured and bool(flat.any())),
             "y",
             "differ from row to row",
             "targets without any spread",
@@ -137,13 +138,14 @@ class Refit:
         return flat
 
     def _fill(self, flat: Tensor, count: Tensor) -> None:
-        """Hyperparameters of classes that no row had: no row says that there is no noise.
+        """Hyperparameters of outputs without a spread: no row says that they have no noise.
 
-        One at which their target, -1, leaves them the probability of the rule of succession.
+        One at which a class that no row has, of target -1, is left the probability of the rule of
+        succession; and the precision that the others have in the geometric mean.
         """
         self.noise = torch.where(flat, -1 / ndtri(1 / (count + 2)), self.noise)
         others = self.alpha.log().masked_fill(flat, 0).sum(-1, keepdim=True)
-        others = (others / (~flat).sum(-1, keepdim=True)).exp()
+        others = (others / (~flat).sum(-1, keepdim=True).clamp(min=1)).exp()
         self.alpha = torch.where(flat, others, self.alpha)
 
     def _rows(self, psi: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
