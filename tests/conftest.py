@@ -2,11 +2,14 @@ import pytest
 import torch
 
 
+def pytest_configure():
+    torch.set_num_threads(1)  # two workers share two cores
+
+
 @pytest.fixture(autouse=True)
 def _float64_and_seed():
     torch.manual_seed(0)
     torch.set_default_dtype(torch.float64)
-    torch.set_num_threads(1)  # two workers share two cores
     yield
     torch.set_default_dtype(torch.float32)
     torch._dynamo.reset()

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -297,6 +298,30 @@ def test_every_format_is_read_and_written_alike(models, suffix):
     np.testing.assert_array_equal(out["mean"], load(models / "price.scroll").predict(new))
 
 
+def test_what_is_kept_is_kept_as_it_was_written(models):
+    new = pd.read_csv("new.csv").iloc[:3].assign(ID=["00125", "NA", ""], n=["3", "", "1e5"])
+    new.to_csv("odd.csv", index=False)
+    done = scroll("predict", models / "price.scroll", "odd.csv", "--keep")
+    lines = [line.split(",") for line in good(done).splitlines()]
+    written = [line.split(",") for line in Path("odd.csv").read_text().splitlines()]
+    assert [line[: len(written[0])] for line in lines] == written
+    good(scroll("predict", models / "price.scroll", "odd.csv", "--keep", "-o", "out.parquet"))
+    assert pd.read_parquet("out.parquet")["a"].dtype == float
+
+
+def test_a_gap_that_training_never_saw_is_noted_once(models):
+    pd.read_csv("new.csv").assign(b=np.nan).to_csv("gaps.csv", index=False)
+    done = scroll("predict", models / "price.scroll", "gaps.csv", "--ood")
+    good(done)
+    assert done.stderr.count("note: No value in column 'b', which training never saw") == 1
+
+
+def test_python_runs_it_as_a_module():
+    words = [sys.executable, "-m", "scroll", "--help"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert "Usage: scroll" in done.stdout
+
+
 def test_scores_of_a_number(models):
     done = scroll("evaluate", models / "price.scroll", "train.csv", "--json")
     told, frame = json.loads(good(done)), pd.read_csv("train.csv")
@@ -441,6 +466,7 @@ def test_export_hands_over_the_model(models, monkeypatch):
         (("no.parquet", "--target", "b"), ["no.parquet", "be a table that can be read"]),
         (("no.csv.gz", "--target", "b"), ["no.csv.gz", "be a table that can be read"]),
         (("inf.csv", "--target", "b"), ["`b`", "finite", "row 2"]),
+        (("semicolons.csv", "--target", "b"), ["commas between its columns", "'a;b'"]),
         (("euro.csv", "--target", "b"), ["labels that repeat", "30 different ones in 30 rows"]),
     ],
 )
@@ -450,6 +476,7 @@ def test_what_cannot_be_fitted_is_refused_in_a_line(words, said):
     Path("one.csv").write_text("a,name\n1,up\n2,up\n3,up\n")
     Path("ragged.csv").write_text("a,b\n1,2\n3,4,5\n")
     Path("long.csv").write_text("a,b\n1,2,3\n3,4,5\n")
+    Path("semicolons.csv").write_text("a;b\n1;2\n3;4\n")
     Path("inf.csv").write_text("a,b\n1,2\n3,inf\n5,6\n")
     Path("euro.csv").write_text("a,b\n" + "".join(f"{i},€{100 + i}\n" for i in range(30)))
     Path("words.csv").write_text("a,n\n1,3\n2,many\n3,0\n")

@@ -201,17 +201,17 @@ def test_counts_from_the_command_line(files, kind):
 
 def test_the_randomised_pit_does_not_blame_the_truth(files):
     """At F(y) itself, rare counts look miscalibrated under their own distribution."""
-    from scroll.commands import _calibration_error
     from scroll.factors import Poisson
     from scroll.predictive import Count
+    from scroll.scoring import calibration_error
 
     torch.set_default_dtype(torch.float64)
     y = torch.from_numpy(np.random.default_rng(0).poisson(0.5, 5000)).double()
     true = Count(Poisson(), torch.full((5000,), np.log(0.5)), torch.full((5000,), 1e-12))
-    assert float(_calibration_error(true, y)) < 0.02
+    assert float(calibration_error(true, y)) < 0.02
     assert float(metrics.calibration_error(true, y)) > 0.1
     far = Count(Poisson(), torch.full((5000,), np.log(2.0)), torch.full((5000,), 1e-12))
-    assert float(_calibration_error(far, y)) > 0.1
+    assert float(calibration_error(far, y)) > 0.1
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from torch import nn
 
 from scroll import ScrollClassifier, ScrollRegressor
-from scroll.estimators import CollapsedNoise
+from scroll.estimators import CollapsedNoise, UnseenGap
 
 pd = pytest.importorskip("pandas")
 
@@ -265,8 +265,8 @@ def test_update_is_as_if_it_had_been_there():
 
 def test_collapsed_noise_is_a_warning_with_a_remedy(monkeypatch):
     x, y = table(60)
-    monkeypatch.setattr("scroll.estimators.base.INTERPOLATES", 10.0)
-    with pytest.warns(CollapsedNoise, match="Use routing='auto'"):
+    monkeypatch.setattr("scroll.estimators.advice.INTERPOLATES", 10.0)
+    with pytest.warns(CollapsedNoise, match="or routing='auto', which asks"):
         ScrollRegressor(routing="closed", **QUICK).fit(x, y)
     monkeypatch.setattr("scroll.diagnosis.COLLAPSED", 1.0)
     with pytest.warns(CollapsedNoise, match="Here: routing='closed' or 'hybrid', or beta=0.5"):
@@ -358,6 +358,12 @@ BAD = [
     ({"body": (0, 3)}, "`body` must be a name"),
     ({"n_members": 0}, "`n_members` must be"),
     ({"max_steps": -1}, "`max_steps` must be"),
+    ({"learning_rate": 0.0}, "`learning_rate` must be positive and finite, but got 0.0"),
+    ({"learning_rate": float("nan")}, "`learning_rate` must be positive"),
+    ({"learning_rate": "a"}, "`learning_rate` must be a number, but got 'a'"),
+    ({"beta": 5.0}, "`beta` must be at most 1, but got 5.0"),
+    ({"beta": "x"}, "`beta` must be a number"),
+    ({"beta": 0.5, "likelihood": "poisson"}, "`likelihood` must be Gaussian for beta > 0"),
     ({"validation_fraction": 1.5}, "`validation_fraction` must"),
     ({"device": "cuda"}, "`device` must be one that is there"),
 ]
@@ -367,8 +373,63 @@ BAD = [
 def test_bad_parameters(how, words):
     if how.get("device") == "cuda" and torch.cuda.is_available():
         pytest.skip("it is there")
-    with pytest.raises(ValueError, match=words):
-        ScrollRegressor(**(QUICK | how)).fit(*table(30))
+    x, y = table(30)
+    y = y if how.get("likelihood") != "poisson" else np.arange(30) % 4
+    with pytest.raises((ValueError, TypeError), match=words):
+        ScrollRegressor(**(QUICK | how)).fit(x, y)
+
+
+def test_beta_has_no_place_among_ordered_classes():
+    with pytest.raises(TypeError, match="`likelihood` must be Gaussian for beta > 0"):
+        ScrollClassifier(beta=0.5, ordered=True, **QUICK).fit(*table(30)[:1], np.arange(30) % 3)
+
+
+def test_a_gap_that_training_never_saw_is_a_warning():
+    x, y = frame(60)
+    model = ScrollRegressor(**QUICK).fit(x, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(x)
+    new = x.assign(size=x["size"].where(x["size"] > 40), new=x["new"].astype(object).where(y > 0))
+    with pytest.warns(UnseenGap, match=r"No value in column 'size', 'new', which training"):
+        model.ood_score(new)
+    plain = ScrollRegressor(**QUICK).fit(table(30)[0], table(30)[1])
+    with pytest.warns(UnseenGap, match="No value in column 1,"):
+        plain.predict([[0.0, np.nan, *[0.0] * (plain.n_features_in_ - 2)]])
+
+
+@pytest.mark.parametrize("unit", [1e160, 1e-165])
+def test_units_that_overflow_are_refused(unit):
+    x, y = table(30)
+    with pytest.raises(ValueError, match=r"`y` must lie within 1e150.*other units"):
+        ScrollRegressor(**QUICK).fit(x, y * unit)
+
+
+def test_a_hybrid_takes_weights():
+    """Which are no counts: a row of weight 0.5 is half of one."""
+    x, y = table(120)
+    y[60:] += 20
+    weight = np.where(np.arange(120) < 60, 1.5, 1e-6)
+    how = QUICK | {"routing": "hybrid"}
+    plain, weighed = (ScrollRegressor(**how).fit(x, y, sample_weight=w) for w in (None, weight))
+    assert weighed.routes_ == ["hybrid"]
+    assert weighed.predict(x).mean() < 5 < plain.predict(x).mean()
+    assert (
+        weighed.predict(x, return_std=True)[1].mean() < plain.predict(x, return_std=True)[1].mean()
+    )
+
+
+def test_dispersion_starts_where_the_counts_are():
+    """Few rows end training before it could come far."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 2))
+    rate = np.exp(1 + 0.3 * x[:, 0])
+    narrow, wide = rng.poisson(rate), rng.poisson(rate * rng.gamma(0.5, 2, 200))
+    found = []
+    for y in (narrow, wide):
+        model = ScrollRegressor(likelihood="negbinomial", **QUICK).fit(x, y)
+        found.append(model.predict_dist(x).variance / model.predict_dist(x).mean)
+    assert found[0].mean() < 2 < 4 < found[1].mean()
 
 
 def test_bad_rows():

@@ -98,6 +98,18 @@ def test_rare_categories_are_other():
     assert column.categories == tuple(f"c{i:03}" for i in range(10, 60))
 
 
+def test_names_of_rows_are_no_categories():
+    values = [f"id{i}" for i in range(90)] + ["often", "often"]
+    (column,) = Table.of(pd.DataFrame({"a": values})).columns
+    assert column.categories == ("often",)
+
+
+def test_a_truth_may_be_written_in_words():
+    table = Table.of(pd.DataFrame({"a": [True, False]}))
+    codes = table.codes(pd.DataFrame({"a": ["True", "false", " TRUE ", "perhaps", None]}))
+    np.testing.assert_array_equal(codes.ravel(), [1, 0, 1, 2, np.nan])
+
+
 def test_mixed_categories_stand_in_order_of_arrival():
     values = ["b", 1, 2.5, True, "a", "b"]
     table = Table.of(pd.DataFrame({"a": pd.Series(values, dtype=object)}))

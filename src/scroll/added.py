@@ -44,9 +44,9 @@ def without(posterior: Belief, noise: Tensor, rows: Rows, weight: Tensor | None 
     return Seen(psi, y, Moments((at.mean - h * y) / (1 - h), at.var / (1 - h)), weight)
 
 
-def outside(posterior: Belief, rows: Rows) -> Seen:
+def outside(posterior: Belief, rows: Rows, weight: Tensor | None = None) -> Seen:
     """Rows that the posterior has not seen."""
-    return Seen(*rows, posterior.project(rows[0]))
+    return Seen(*rows, posterior.project(rows[0]), weight)
 
 
 def fit_added(

@@ -223,6 +223,7 @@ def predict(
         if output is not None:
             sheets.free(output, model, table, table=True)
         options: dict[str, Any] = {"interval": interval, "quantiles": quantiles}
+        options["typed"] = output is not None and output.suffix == ".parquet"
         found = commands.predict(model, table, _note, ood=ood, keep=keep, **options)
         if output is None:
             typer.echo(sheets.text(found), nl=False)

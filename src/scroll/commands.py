@@ -8,7 +8,8 @@ import io
 import json
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from . import metrics, sheets
+from . import sheets
 from .blending import CountMixture
 from .checks import must, one_of, refusal
 from .estimators import ScrollClassifier, ScrollRegressor
@@ -26,6 +27,7 @@ from .estimators.persist import FORMAT, load, written
 from .estimators.regressor import counted, whole
 from .estimators.table import Table, listed
 from .predictive import Count, Mixture, Normal, Ordered
+from .scoring import of_labels, of_numbers
 from .sheets import Note, classes, free, kind_of, library, matched, numbers, order, positions, read
 
 TASKS = {"numbers": "regression"}  # all else is classified
@@ -78,18 +80,25 @@ def fit(
     make: Any = ScrollClassifier if taken == "classification" else ScrollRegressor
     model = make(body=_body(body), **parameters)
     weights = numbers(frame, [weight], train) if weight else None
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with _heard(note):
         model.fit(x, y, sample_weight=weights, eval_set=pair)
-    for told in caught:
-        if issubclass(told.category, UserWarning):  # CollapsedNoise, and what scikit-learn advises
-            note(str(told.message))
     if parameters.get("ordered") is True and y.dtype.kind == "U":
         note(f"the order of the classes is that of sorting: {' < '.join(model.levels_)}")
     model.target_names_ = targets
     model.set_params(verbose=0).save(output)  # the same file, watched or not
     head = {"model": str(output), "task": taken, "because": because, "rows": len(frame)}
     return head | {"columns": x.shape[1]} | {k: v for k, v in _about(model).items() if k != "task"}
+
+
+@contextmanager
+def _heard(note: Note) -> Iterator[None]:
+    """Advice, of this library and of scikit-learn, as notes; each is said once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    said = (str(told.message) for told in caught if issubclass(told.category, UserWarning))
+    for words in dict.fromkeys(said):
+        note(words)
 
 
 def _aside(
@@ -135,28 +144,28 @@ def _target(frame: Any, targets: Sequence[str], path: Path, task: str, likelihoo
 
 def predict(
     path: Path, table: Path, note: Note, *, interval: float | None, quantiles: str, ood: bool,
-    keep: bool,
+    keep: bool, typed: bool = False,
 ) -> Any:  # fmt: skip
-    """A frame of predictions, a row for each of the table's."""
+    """A frame of predictions, a row for each of the table's; what is kept may need its types."""
     model = opened(path)
     levels = _levels(quantiles) if quantiles else []
     frame, x = matched(table, model.table_, _targets(model), note)
-    p = model.predict_dist(x)
+    with _heard(note):
+        p, strange = model.predict_dist(x), {"ood_score": model.ood_score(x)} if ood else {}
     if isinstance(model, ScrollClassifier):
         found = _named(model.levels_, p, interval, levels)
     else:
         found = {}
         for name, part in _outputs(model, p).items():
             found |= _numbered(f"{name}_" if name else "", part, interval, levels)
-    if ood:
-        found["ood_score"] = model.ood_score(x)
+    found |= strange
     out = library("pandas").DataFrame(found, index=frame.index)
     if not keep:
         return out
     twice = [name for name in frame if name in found]
     remedy = "Rename them, or leave out --keep."
     must(not twice, "--keep", f"leave the results' names free in {table}", listed(twice), remedy)
-    return library("pandas").concat([frame, out], axis=1)
+    return library("pandas").concat([sheets.as_written(table, typed), out], axis=1)
 
 
 def _named(classes: Any, p: Any, interval: float | None, levels: Sequence[float]) -> dict[str, Any]:
@@ -196,28 +205,20 @@ def evaluate(
     must(known, str(path), "know its target", "a model saved from Python", remedy)
     frame, x = matched(table, model.table_, known, note)
     kind_of(frame, known, table)
-    p, rows = model.predict_dist(x), {"rows": len(frame)}
+    with _heard(note):
+        p, rows = model.predict_dist(x), {"rows": len(frame)}
     if isinstance(model, ScrollClassifier):
         must(plots is None, "--plots", "be asked of a regression", f"classes in {path}")
         y = positions(model.levels_, classes(frame, known[0]), table)
-        return rows | _label_scores(p, y)
+        return rows | of_labels(p, y)
     given = _target(frame, known, table, "regression", model.likelihood)
     y = torch.from_numpy(given)
     parts = _outputs(model, p, known)
     truth = dict(zip(parts, y.reshape(len(y), -1).T, strict=True))
     if plots is not None:
         _draw(plots, parts, truth, model.ood_score(x))
-    each = {name: _scores(part, truth[name]) for name, part in parts.items()}
+    each = {name: of_numbers(part, truth[name]) for name, part in parts.items()}
     return rows | each.get("", {"targets": each})
-
-
-def _label_scores(p: Any, y: torch.Tensor) -> dict[str, float]:
-    found = {"nll": -p.log_prob(y).mean()}
-    asked = ["accuracy", "brier", "ece"]
-    if isinstance(p, Ordered):
-        asked.append("ranked_probability_score")
-    found |= {name: getattr(metrics, name)(p, y) for name in asked}
-    return {name: float(score) for name, score in found.items()}
 
 
 def export(path: Path, output: Path, quantiles: str) -> None:
@@ -304,23 +305,6 @@ def _output(p: Any, k: int) -> Any:
     if isinstance(p, Mixture):
         return Mixture(_output(p.parts, k))
     return Normal(p.mean[..., k], p.noise_var[..., k], p.belief_var[..., k])
-
-
-def _scores(p: Any, y: torch.Tensor) -> dict[str, float]:
-    low, high = p.interval(0.9)
-    found = {"nll": metrics.nll(p, y), "crps": metrics.crps(p, y), "rmse": metrics.rmse(p, y)}
-    found["calibration_error"] = _calibration_error(p, y)
-    found["coverage_90"] = ((low <= y) & (y <= high)).double().mean()
-    return {name: float(score) for name, score in found.items()}
-
-
-def _calibration_error(p: Any, y: torch.Tensor) -> torch.Tensor:
-    """Of counts by draws between F(y - 1) and F(y): at F(y) even the truth is off the diagonal."""
-    if isinstance(p, Normal | Mixture):
-        return metrics.calibration_error(p, y)
-    off = (2 * metrics.pit(p, y, torch.Generator().manual_seed(0)) - 1).abs()
-    levels = torch.tensor(metrics.LEVELS, dtype=off.dtype)
-    return ((off[:, None] <= levels).to(off).mean(0) - levels).abs().mean()
 
 
 def _draw(folder: Path, parts: dict[str, Any], truth: dict[str, Any], ood: Any) -> None:

@@ -33,7 +33,7 @@ from .rows import (
     forever,
     intercept,
     offset,
-    pair,
+    rows_in,
     rows_of,
     weights_of,
 )
@@ -182,7 +182,7 @@ class Refit:
         family: str = "diag",
         steps: int = 600,
         lr: float = 0.02,
-        validation: tuple[Tensor, Tensor] | None = None,
+        validation: tuple[Tensor, ...] | None = None,
     ) -> Refit:
         """Make it a hybrid: a free covariance S+ of best leave-one-out score, see `refit`."""
         one_of("added", family, ("diag", "full", "lowrank"))
@@ -194,13 +194,15 @@ class Refit:
         unit = self.noise / power.sqrt()[..., None]
         held = None
         if validation is not None:
-            held = outside(posterior, self._rows(*pair("validation", validation)))
+            those = rows_in("validation", validation)
+            weight = weights_of(head, those[0], *those[2:])
+            held = outside(posterior, self._rows(*those[:2]), weight)
         some: Iterator[Seen] = (
             without(posterior, self.noise, self._rows(*b[:2]), weights_of(head, b[0], *b[2:]))
             for b in forever(features, y)
         )
-        if isinstance(features, Tensor):  # always the same rows
-            some = repeat(next(some))
+        if isinstance(features, Tensor) or (isinstance(features, list) and len(features) == 1):
+            some = repeat(next(some))  # always the same rows
         self.added = fit_added(
             posterior, self.noise, unit, some, held, family=family, steps=steps, lr=lr
         )
@@ -266,7 +268,7 @@ def refit(
     added: str = "diag",
     steps: int = 600,
     lr: float = 0.02,
-    validation: tuple[Tensor, Tensor] | None = None,
+    validation: tuple[Tensor, ...] | None = None,
 ) -> Refit:
     """Bind a trained head's belief to the posterior of its features, in one pass over them.
 
@@ -285,7 +287,7 @@ def refit(
         added: family of S+: "diag", "full" or "lowrank".
         steps: Adam steps for S+, each on one batch.
         lr: their step size, in units of the noise.
-        validation: (psi, y) held out; keeps the S+ of best score on it.
+        validation: (psi, y), or (psi, y, weight), held out; keeps the S+ of best score on it.
     """
     one_of("added", added, ("diag", "full", "lowrank"))
     checked(head, hyper)

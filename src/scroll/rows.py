@@ -54,8 +54,7 @@ def batches(features: Tensor | Batches, y: Tensor | None) -> Iterator[tuple[Tens
     must(y is None, "y", "be None when `features` gives pairs (psi, y)", type(y).__name__)
     must(isinstance(features, Iterable), "features", "be a tensor or give pairs", repr(features))
     for batch in features:
-        three = isinstance(batch, tuple | list) and len(batch) == 3
-        yield tuple(batch) if three else pair("features", batch)
+        yield rows_in("features", batch)
 
 
 def hollow(batch: tuple[Any, ...]) -> bool:
@@ -78,11 +77,11 @@ def weights_of(head: Head, psi: Tensor, weight: Tensor | None = None) -> Tensor 
     return weight.to(head.log_alpha.device).double().unsqueeze(-2)
 
 
-def pair(name: str, batch: Any) -> tuple[Tensor, Tensor]:
-    """`batch`, which must be one pair."""
-    two = isinstance(batch, tuple | list) and len(batch) == 2
-    must(two, name, "give pairs (psi, y)", type(batch).__name__)
-    return batch[0], batch[1]
+def rows_in(name: str, batch: Any) -> tuple[Tensor, ...]:
+    """`batch`, which must be (psi, y) or (psi, y, weight)."""
+    some = isinstance(batch, tuple | list) and len(batch) in (2, 3)
+    must(some, name, "give pairs (psi, y)", type(batch).__name__)
+    return tuple(batch)
 
 
 def forever(features: Tensor | Batches, y: Tensor | None) -> Iterator[tuple[Tensor, ...]]:

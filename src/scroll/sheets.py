@@ -50,19 +50,16 @@ def matched(path: Path, table: Table, aside: Sequence[str], note: Note) -> tuple
         values = frame[column.name]
         if column.kind == "numeric":
             frame[column.name] = numeric(values, path)
-        elif True in column.categories and values.dtype.kind != "b":
-            frame[column.name] = values.astype(object).map(_truth)
     return frame, frame[wanted]
 
 
-def _truth(value: Any) -> Any:
-    """True and False from their names, as pandas reads a column of nothing else."""
-    word = value.strip().lower() if isinstance(value, str) else ""
-    return {"true": True, "false": False}.get(word, value)
+def as_written(path: Path, typed: bool) -> Any:
+    """The frame of a file with the very text of its cells, unless types are asked for."""
+    return read(path) if typed else read(path, str, keep_default_na=False)
 
 
-def read(path: Path, dtype: dict[str, type] | None = None) -> Any:
-    """The frame of a CSV or Parquet file."""
+def read(path: Path, dtype: Any = None, **parse: Any) -> Any:
+    """The frame of a CSV or Parquet file; of the latter, which has types, as it is."""
     pd, suffix = library("pandas"), _suffix(str(path), path)
     must(path.is_file(), "table", "be a file", path, error=FileNotFoundError)
     try:
@@ -74,12 +71,20 @@ def read(path: Path, dtype: dict[str, type] | None = None) -> Any:
                 # to the last bit: the same numbers give the same model, whatever the format
                 how = {"index_col": False, "low_memory": False, "float_precision": "round_trip"}
                 sep = "\t" if "tsv" in suffix else ","
-                frame = pd.read_csv(path, sep=sep, dtype=dtype, **how)
+                frame = pd.read_csv(path, sep=sep, dtype=dtype, **how, **parse)
     except (ValueError, OSError, EOFError, ZlibError, pd.errors.ParserWarning) as error:
         got = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise refusal(str(path), "be a table that can be read", got) from error
     must(len(frame), str(path), "hold rows", "a header only")
     frame.columns = [str(name) for name in frame.columns]
+    alone = frame.columns[0] if frame.shape[1] == 1 else ""
+    must(
+        not {";", "\t", "|"} & {*alone},
+        str(path),
+        "have commas between its columns (.csv) or tabs (.tsv)",
+        f"the header {alone!r}",
+        "Write it with these, or rename it.",
+    )
     return frame
 
 

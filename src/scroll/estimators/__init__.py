@@ -1,7 +1,7 @@
 """The scikit-learn face: the only place where a method is a string."""
 
-from .base import CollapsedNoise
+from .advice import CollapsedNoise, UnseenGap
 from .classifier import ScrollClassifier
 from .regressor import ScrollRegressor
 
-__all__ = ["CollapsedNoise", "ScrollClassifier", "ScrollRegressor"]
+__all__ = ["CollapsedNoise", "ScrollClassifier", "ScrollRegressor", "UnseenGap"]

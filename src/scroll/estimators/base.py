@@ -1,6 +1,5 @@
 """What the two estimators share: from a table to members, and from new rows to a predictive."""
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,10 +21,9 @@ from sklearn.utils.validation import (
 from torch import Tensor, nn
 
 from .._value import cast
-from ..checks import must, one_of, positive_int, unchecked
-from ..diagnosis import diagnose
-from ..refit import Refit
+from ..checks import must, not_negative, one_of, positive, positive_int, unchecked
 from ..training import Watch
+from .advice import collapsed, unseen
 from .crossing import cross
 from .encoder import Encoder
 from .fitting import Data, Members, fit, rates
@@ -35,11 +33,6 @@ from .rows import Split, _mean_one, split, weighed
 from .table import Table
 
 Array = NDArray[Any]
-INTERPOLATES = 1e-5  # of the target's spread
-
-
-class CollapsedNoise(UserWarning):
-    """A free belief has taken over nearly all of the predictive variance (Cor. pathologies)."""
 
 
 class Scroll(BaseEstimator):  # type: ignore[misc]
@@ -102,7 +95,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
                 start=lambda head: self._start(head, data.y),
             )
         for part in found:
-            self._advise(part.network.head, part.bound, part.routes)
+            collapsed(part.network.head, part.bound, part.routes, self.routing)
         parts = [(part.body, part.routes) for part in found]
         power, lapse = found[0].power, found[0].lapse
         spec = replace(spec, parts=parts, tried=tried, power=power, lapse=lapse)
@@ -118,15 +111,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
             must(bool((weight > 0).sum() > 1), "sample_weight", "be positive for two rows", "fewer")
         folds = self._folds(len(codes)) if fraction else 0
         rows = split(codes, y, weight, fraction, seed, labels=is_classifier(self), folds=folds)
-        rows = rows if by_class is None else weighed(rows, by_class[y])
-        must(
-            rows.weight is None or self.routing != "hybrid",
-            "routing",
-            "be 'auto', 'free' or 'closed' for weights that are no counts",
-            "'hybrid'",
-            "A hybrid's leave-one-out score weighs all rows alike.",
-        )
-        return rows
+        return rows if by_class is None else weighed(rows, by_class[y])
 
     def _routing(self) -> str:
         """The paper's recipe has one route."""
@@ -153,12 +138,12 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         for name in ("max_steps", "batch_size"):
             if getattr(self, name) is not None:
                 positive_int(name, getattr(self, name))
-        must(
-            0 < self.validation_fraction < 1,
-            "validation_fraction",
-            "lie strictly between 0 and 1",
-            self.validation_fraction,
-        )
+        if self.learning_rate is not None:
+            positive("learning_rate", self.learning_rate)
+        not_negative("beta", self.beta)
+        must(self.beta <= 1, "beta", "be at most 1", self.beta)
+        share = self.validation_fraction
+        must(0 < share < 1, "validation_fraction", "lie strictly between 0 and 1", share)
         must(
             self._likelihood() in ("gaussian", "gaussreg") or self.routing in ("auto", "free"),
             "routing",
@@ -188,7 +173,9 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
     def _new(self, X: Any) -> Tensor:
         """Codes of new rows, as a tensor."""
         check_is_fitted(self, "model_")
-        return torch.from_numpy(np.ascontiguousarray(self._codes(X)))
+        codes = self._codes(X)
+        unseen(self.table_.new_gaps(codes))
+        return torch.from_numpy(np.ascontiguousarray(codes))
 
     def _device(self) -> torch.device:
         name = self.device
@@ -227,20 +214,6 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
             floor=plan.floor,
             noise=plan.noise,
         )
-
-    def _advise(self, head: Any, bound: Refit, routes: list[str]) -> None:
-        """Warn where a member predicts with a noise that has collapsed."""
-        words = ""
-        if "free" in routes and (found := diagnose(head)).noise_collapsed:
-            words = f"{found.text.splitlines()[0]} Here: routing='closed' or 'hybrid', or beta=0.5."
-        bare = [r == "closed" for r in routes]
-        if any(bare) and float(bound.noise[bare].min()) < INTERPOLATES:
-            words = (
-                "Noise collapse: the posterior interpolates the training rows, of which there are "
-                "too few for its features. Use routing='auto', which asks held-out rows."
-            )
-        if words:
-            warnings.warn(words, CollapsedNoise, stacklevel=4)
 
     @contextmanager
     def _progress(self, plan: Plan) -> Iterator[Any]:

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from ..feeding import Rows
 from ..refit import refit
 from ..training import Trained, Watch, held_out_nll, take, train
-from .fitting import Data, Features, MakeHead, Members, fresh, rates, shared
+from .features import Features
+from .fitting import Data, MakeHead, Members, fresh, rates, shared
 from .recipes import Plan
 from .tempering import lapse_rate, power
 

@@ -6,7 +6,7 @@ predicts is decided, member by member, by the score on held-out rows.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,10 +21,10 @@ from ..predictive import Normal
 from ..refit import Refit, refit
 from ..training import Network, Trained, Watch, held_out_nll, stack, train
 from .again import again
+from .features import Features, each, features
 from .recipes import Candidate, Lead, Plan
 from .tempering import lapse_rate, tempered
 
-CHUNK = 8192  # rows that pass through a body at once
 LOOKED = 10_000  # held-out rows that training looks at
 ADDED = 20_000  # rows that a hybrid's covariance is fitted on
 
@@ -178,8 +178,8 @@ def _on_all(
     x, y = (torch.cat(pair) for pair in ((data.x, data.held_x), (data.y, data.held_y)))
     weight = None
     if data.weight is not None and data.held_weight is not None:
-        weight = _each(torch.cat([data.weight, data.held_weight]), len(seeds))
-    rows = Rows(_each(x, len(seeds)), _each(y, len(seeds)), weight)
+        weight = each(torch.cat([data.weight, data.held_weight]), len(seeds))
+    rows = Rows(each(x, len(seeds)), each(y, len(seeds)), weight)
     looks = torch.tensor(best, device=x.device) / plan.recipe.every
     return again(fresh(data, body, head, seeds, start), rows, looks, plan.recipe, seeds, watch)
 
@@ -241,11 +241,11 @@ def _trained(
     count, new = len(seeds), fresh(data, body, head, seeds, start)
     weight = None if data.weight is None else data.weight.expand(count, -1)
     some = slice(None, LOOKED)
-    held = None if data.held_weight is None else _each(data.held_weight[some], count)
+    held = None if data.held_weight is None else each(data.held_weight[some], count)
     return train(
         new,
-        Rows(_each(data.x, count), _each(data.y, count), weight),
-        Rows(_each(data.held_x[some], count), _each(data.held_y[some], count), held),
+        Rows(each(data.x, count), each(data.y, count), weight),
+        Rows(each(data.held_x[some], count), each(data.held_y[some], count), held),
         plan.recipe,
         seeds=seeds,
         score=held_out_nll,
@@ -267,24 +267,22 @@ def fresh(
     return new.to(data.x)
 
 
-def _each(x: Tensor, count: int) -> Tensor:
-    return x.expand(count, *x.shape)
-
-
 @torch.no_grad()
 def _routed(network: Network, data: Data, routing: str) -> Routed:
     """Bind the belief to the features; score what may predict."""
     head: Any = network.head
     bound = refit(head, Features(network, data.x, data.y, data.weight))
-    held_y = _each(data.held_y[:LOOKED], len(head.log_alpha))
+    held_y = each(data.held_y[:LOOKED], len(head.log_alpha))
     psi = features(network, data.held_x[:LOOKED])
     held: dict[str, Tensor] = {}
     said: dict[str, Any] = {}
-    for route in _allowed(head, routing, data.weight is not None):
+    for route in _allowed(head, routing):
         if route == "hybrid":
-            mine = features(network, data.x[:ADDED])
+            some = slice(None, ADDED)
+            mine = _weighed(features(network, data.x[some]), data.y, data.weight, some)
             with torch.enable_grad():
-                bound.add(mine, _each(data.y[:ADDED], len(mine)), validation=(psi, held_y))
+                looked = _weighed(psi, data.held_y, data.held_weight, slice(None, LOOKED))
+                bound.add([mine], validation=looked)
         said[route] = head(psi) if route == "free" else bound(psi)
         log_p = said[route].log_prob(held_y)
         held[route] = log_p if log_p.dim() == 2 else log_p.sum(-1)
@@ -294,40 +292,24 @@ def _routed(network: Network, data: Data, routing: str) -> Routed:
     return Routed(bound.keep(), held, said)
 
 
-def _allowed(head: Head, routing: str, weighted: bool) -> tuple[str, ...]:
+def _weighed(psi: Tensor, y: Tensor, weight: Tensor | None, rows: slice) -> tuple[Tensor, ...]:
+    """Features (M, N, H) of some rows with their targets and, if they have any, their weights."""
+    return psi, *(each(t[rows], len(psi)) for t in (y, weight) if t is not None)
+
+
+def _allowed(head: Head, routing: str) -> tuple[str, ...]:
     """The routes to compare, a hybrid last: it changes what `bound` predicts with."""
     if routing != "auto":
         return (routing,)
     if not isinstance(head.likelihood, GaussianLikelihood):
         return ("free",)
-    # The leave-one-out score of a hybrid weighs all rows alike.
-    return ("free", "closed") if weighted else ("free", "closed", "hybrid")
+    return ("free", "closed", "hybrid")
 
 
 def _include(bound: Refit, network: Network, data: Data) -> None:
     """Let the posterior see the held-out rows, too, now that they have decided."""
     for batch in Features(network, data.held_x, data.held_y, data.held_weight):
         bound.update(*batch)
-
-
-@torch.no_grad()
-def features(network: Network, x: Tensor) -> Tensor:
-    """psi of each member, (M, N, H), for rows x (N, D) that all of them share."""
-    head: Any = network.head
-    count = len(head.log_alpha)
-    return torch.cat([network.body(_each(part, count)) for part in x.split(CHUNK)], -2)
-
-
-class Features:
-    """Batches (psi, y) or (psi, y, weight) of a stack, as often as asked."""
-
-    def __init__(self, network: Network, x: Tensor, y: Tensor, weight: Tensor | None = None):
-        self.network, self.rows = network, (x, y, *(() if weight is None else (weight,)))
-
-    def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
-        for x, *others in zip(*(part.split(CHUNK) for part in self.rows), strict=True):
-            psi = features(self.network, x)
-            yield psi, *(_each(other, len(psi)) for other in others)
 
 
 @torch.no_grad()

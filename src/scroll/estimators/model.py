@@ -23,7 +23,8 @@ from ..refit import Refit
 from ..rows import intercept
 from ..sums import Statistics
 from .encoder import Encoder
-from .fitting import CHUNK, Members
+from .features import CHUNK
+from .fitting import Members
 from .recipes import LABELS, Candidate, Lead, candidates, paper
 
 COUNTS = ("poisson", "negbinomial")
@@ -52,18 +53,16 @@ class Spec:
     def head(self, features: int, lead: Lead) -> Head:
         """A head for the likelihood."""
         how: dict[str, Any] = {"covariance": self.covariance, "replicates": lead}
-        how["floor"] = self.floor
+        how |= {"floor": self.floor, "beta": self.beta}
         if self.likelihood == "gaussian":
-            return RegressionHead(
-                features, self.outputs, beta=self.beta, noise=self.noise, bias=self.bias, **how
-            )
+            return RegressionHead(features, self.outputs, noise=self.noise, bias=self.bias, **how)
         if self.likelihood in COUNTS:
             return CountHead(features, self.likelihood, **how)
         if self.likelihood == "ordinal":
             return OrdinalHead(features, self.outputs, **how)
         # Two classes need one latent only: one probit against the other is the same probit.
         kind = "probit" if self.likelihood == "ova" and self.outputs == 2 else self.likelihood
-        return ClassificationHead(features, self.outputs, kind, beta=self.beta, **how)
+        return ClassificationHead(features, self.outputs, kind, **how)
 
     @property
     def bodies(self) -> list[str]:

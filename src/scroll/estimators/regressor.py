@@ -108,6 +108,9 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
             target = np.asarray(target, np.float64)
         except (TypeError, ValueError) as error:
             raise refusal("y", "hold numbers", f"others ({error})") from error
+        most = np.abs(target).max(initial=0.0)
+        far = "Give it in other units."
+        must(most < 1e150 and not 0 < most < 1e-150, "y", "lie within 1e150", f"{most:g}", far)
         if target.ndim == 2 and target.shape[1] == 1:
             from sklearn.utils.validation import column_or_1d
 
@@ -148,9 +151,14 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         return 0
 
     def _start(self, head: Any, y: Tensor) -> None:
-        """Counts start at their mean rate."""
-        if self.likelihood != "gaussian":
-            head.bias.fill_(log(max(float(y.mean()), 1e-3)))
+        """Counts start at their mean rate, and as far apart as they are without the columns."""
+        if self.likelihood == "gaussian":
+            return
+        mean, more = float(y.mean()), float(y.var()) - float(y.mean())
+        head.bias.fill_(log(max(mean, 1e-3)))
+        if self.likelihood == "negbinomial":  # var = mean + mean^2 / concentration
+            concentration = mean**2 / max(more, 1e-3 * mean**2, 1e-9)
+            head.likelihood.log_concentration.fill_(log(min(max(concentration, 0.01), 1e3)))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The predictive mean, (N,) or (N, K); with its standard deviation if asked."""

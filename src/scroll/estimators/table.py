@@ -83,6 +83,12 @@ class Table:
             codes[:, j] = _encode(values, column, _label(j, column.name))
         return self._finite(codes)
 
+    def new_gaps(self, codes: Array) -> list[str | int]:
+        """Columns, by name or place, that lack a value in codes (N, D) and never did before."""
+        gone = np.flatnonzero(np.isnan(codes).any(axis=0))
+        some = ((j, self.columns[j]) for j in gone.tolist() if not self.columns[j].missing)
+        return [j if c.name is None else c.name for j, c in some]
+
     def to_json(self) -> dict[str, Any]:
         """The table as plain JSON; `from_json` reads it."""
         columns = [{**asdict(c), "categories": list(c.categories)} for c in self.columns]
@@ -191,6 +197,8 @@ def _describe(values: Any, j: int, name: str | None) -> Column:
         return Column(name, "numeric", (), gap)
     counts = np.bincount(index[index >= 0], minlength=len(found))
     often = np.sort(np.argsort(-counts, kind="stable")[:KEPT])
+    if len(found) > KEPT:  # names and numbers of rows are no kinds of rows
+        often = often[counts[often] > 1]
     kept = [found[i] for i in often]
     for v in kept:
         plain = isinstance(v, str) or (isinstance(v, int | float) and abs(v) < float("inf"))
@@ -211,6 +219,7 @@ def _encode(values: Any, column: Column, label: str) -> Array:
     index, found = _factorize(values, label)
     if column.kind == "categorical":
         at = {c: float(i) for i, c in enumerate(column.categories)}
+        found = [truth(v) for v in found] if column.categories == (False, True) else found
         numbers: list[float | None] = [at.get(v, float(len(at))) for v in found]
     else:
         numbers = [_float(v) for v in found]
@@ -243,6 +252,12 @@ def _factorize(values: Any, label: str) -> tuple[NDArray[np.intp], list[Any]]:
     except TypeError as error:
         what = f"hold numbers, booleans or text in column {label}"
         raise refusal("X", what, f"others ({error})", error=TypeError) from error
+
+
+def truth(value: Any) -> Any:
+    """True and False from their names."""
+    word = value.strip().lower() if isinstance(value, str) else ""
+    return {"true": True, "false": False}.get(word, value)
 
 
 def _missing(v: Any) -> bool:
