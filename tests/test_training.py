@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 from scroll import RegressionHead
 from scroll.bodies import MLP
@@ -177,3 +178,25 @@ def test_depth_and_names_are_checked():
 def test_a_recipe_that_makes_no_sense_is_not_made(how, words):
     with pytest.raises((ValueError, TypeError), match=words):
         Recipe(**how)
+
+
+def test_a_buffer_that_all_replicates_share_is_not_cut():
+    """Although it is as long as the stack."""
+
+    class Scaled(nn.Module):
+        def __init__(self, lead):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(*lead, 2, 5) * 0.5)
+            self.register_buffer("scale", torch.tensor([1.0, 100.0]))
+
+        def forward(self, x):
+            return (x / self.scale @ self.weight).tanh()
+
+    x = torch.randn(2, 60, 2) * torch.tensor([1.0, 100.0])
+    rows = Rows(x, x[..., 1] / 100 + 0.1 * torch.randn(2, 60))
+    made = stack(lambda lead: Network(Scaled(lead), RegressionHead(5, replicates=lead)), (0, 1))
+    ends = [
+        train(made, rows, rows, Recipe(steps=300, patience=20, lr=torch.tensor([lr, 0.03])))
+        for lr in (0.0, 0.03)
+    ]
+    torch.testing.assert_close(ends[0].score[1], ends[1].score[1], rtol=1e-12, atol=0)

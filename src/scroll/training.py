@@ -23,7 +23,11 @@ from .recipe import pace
 
 
 class Network(nn.Module):
-    """A body and a head: a `Head`, or any module with its `loss`, `batches` and `condition`."""
+    """A body and a head: a `Head`, or any module with its `loss`, `batches` and `condition`.
+
+    Parameters have a first axis of replicates; so may the buffers of a module that has
+    `replicates`. What a forward pass changes in a buffer is not kept.
+    """
 
     def __init__(self, body: nn.Module, head: nn.Module):
         super().__init__()
@@ -311,6 +315,15 @@ def fill(whole: Network, part: Trained) -> None:
         to[part.which] = source.to(to)
 
 
+def replicated(module: nn.Module, count: int) -> list[str]:
+    """Buffers that have an axis of so many replicates: of a module that says it has any."""
+    if not getattr(module, "replicates", None):
+        return []
+    return [
+        name for name, b in module._buffers.items() if b is not None and b.shape[:1] == (count,)
+    ]
+
+
 def take(network: Network, keep: Tensor) -> Network:
     """Some of the replicates of a network, as a network."""
     less = copy.deepcopy(network)
@@ -322,7 +335,6 @@ def take(network: Network, keep: Tensor) -> Network:
         for name, p in module._parameters.items():
             if p is not None:
                 module._parameters[name] = nn.Parameter(p.detach()[keep], p.requires_grad)
-        for name, b in module._buffers.items():
-            if b is not None and b.dim() and len(b) == count:
-                module._buffers[name] = b[keep]
+        for name in replicated(module, count):
+            module._buffers[name] = module._buffers[name][keep]
     return less

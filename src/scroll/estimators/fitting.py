@@ -19,7 +19,7 @@ from ..head import Head
 from ..likelihoods import GaussianLikelihood
 from ..predictive import Normal
 from ..refit import Refit, refit
-from ..training import Network, Trained, Watch, held_out_nll, stack, train
+from ..training import Network, Trained, Watch, held_out_nll, replicated, stack, train
 from .again import again
 from .features import Features, each, features
 from .recipes import Candidate, Lead, Plan
@@ -326,7 +326,6 @@ def _joined(first: Network, more: Network) -> Network:
             if p is not None:
                 together = torch.cat([p, other._parameters[name]])
                 module._parameters[name] = nn.Parameter(together, p.requires_grad)
-        for name, b in module._buffers.items():
-            if b is not None and b.dim() and len(b) == one:
-                module._buffers[name] = torch.cat([b, other._buffers[name]])
+        for name in replicated(other, two):
+            module._buffers[name] = torch.cat([module._buffers[name], other._buffers[name]])
     return both
