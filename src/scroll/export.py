@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from numpy.polynomial import Chebyshev, Polynomial
 from torch import Tensor, nn
-from torch.nn.functional import logsigmoid
 
 from .blending import CountMixture
 from .checks import must, refusal
@@ -272,10 +271,15 @@ def _cdf(mean: Tensor, std: Tensor, r: Tensor | None, k: Tensor) -> Tensor:
     if r is None:
         log_p = a * x - x.exp()
     else:
-        log_p = r * logsigmoid(r.log() - x) + a * logsigmoid(x - r.log())
+        log_p = r * _log_sigmoid(r.log() - x) + a * _log_sigmoid(x - r.log())
     # dx/dt is the square root of exp(mine); the fourth power keeps a rule out of the other's peak
-    weight = (log_p + mine / 2 + logsigmoid(4 * (other - mine))).softmax(-1)
+    weight = (log_p + mine / 2 + _log_sigmoid(4 * (other - mine))).softmax(-1)
     return (weight * torch.special.ndtr((x - mean) / std)).sum(-1)
+
+
+def _log_sigmoid(u: Tensor) -> Tensor:
+    """In double precision throughout: as ONNX has it, its tail ends where a float32 does."""
+    return u.clamp(max=0) - (1 + (-u.abs()).exp()).log()
 
 
 def _translations() -> dict[Any, Any]:
