@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from functools import partial
 
 import joblib
 import numpy as np
@@ -9,12 +10,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import BayesianRidge
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from torch import nn
 
+import scroll
 from scroll import ScrollClassifier, ScrollRegressor
 from scroll.estimators import CollapsedNoise, UnseenGap
 
@@ -105,7 +108,35 @@ def test_members_are_an_exact_mixture(fitted):
     assert len(fitted.routes_) == len(fitted.bodies_) == len(fitted.scores_) == 3
     assert set(fitted.bodies_) <= {"smooth", "waves"}
     routes = {f"{b}, {r}" for b in ("smooth", "waves") for r in ("free", "closed", "hybrid")}
-    assert set(fitted.tried_) == routes
+    assert set(fitted.tried_) == routes | {"linear, closed", "linear, hybrid"}  # of 200 rows
+
+
+def test_few_rows_may_be_on_a_line(tmp_path):
+    """Where Bayesian ridge regression is hard to beat."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(600, 40))
+    y = x[:, :3].sum(1) + 0.3 * rng.normal(size=600)
+    model = ScrollRegressor(random_state=0).fit(x[:80], y[:80])
+    assert model.bodies_ == ["linear"]
+    assert model.routes_[0] in ("closed", "hybrid")
+    mean, std = BayesianRidge().fit(x[:80], y[:80]).predict(x[80:], return_std=True)
+    theirs = -norm(mean, std).logpdf(y[80:]).mean()
+    ours = -model.predict_dist(x[80:]).log_prob(torch.from_numpy(y[80:])).mean()
+    assert ours < theirs + 0.1
+    model.save(tmp_path / "line.scroll")
+    same = scroll.load(tmp_path / "line.scroll").predict(x[80:])
+    np.testing.assert_array_equal(same, model.predict(x[80:]))
+    many = ScrollRegressor(**QUICK).fit(x, y)
+    assert not any("linear" in name for name in many.tried_)
+
+
+@pytest.mark.parametrize("make", [ScrollClassifier, partial(ScrollRegressor, likelihood="poisson")])
+def test_a_linear_body_goes_with_every_likelihood(make):
+    x, y = table()
+    model = make(body="linear", max_steps=1000, random_state=0)
+    model.fit(x, np.digitize(y, (-0.5, 0.5)))
+    assert set(model.bodies_) == {"linear"}
+    assert model.score(x, np.digitize(y, (-0.5, 0.5))) > 0.3
 
 
 def test_the_same_seed_gives_the_same_model(fitted):
@@ -132,7 +163,7 @@ def test_routes_and_covariances(routing, covariance):
     assert np.isfinite(model.predict_dist(x).log_prob(torch.from_numpy(y)).numpy()).all()
 
 
-@pytest.mark.parametrize("body", ["auto", "smooth", "waves", "matern", (32, 16)])
+@pytest.mark.parametrize("body", ["auto", "smooth", "waves", "matern", "linear", (32, 16)])
 def test_bodies(body):
     x, y = table()
     model = ScrollRegressor(body=body, **QUICK).fit(x, y)

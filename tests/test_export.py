@@ -176,7 +176,7 @@ def test_large_counts(size, tmp_path):
     np.testing.assert_allclose(got, model.predict_quantiles(x, [0.5, 0.99]), rtol=2e-5, atol=1)
 
 
-@pytest.mark.parametrize("body", ["waves", "matern", (8, 4), "yours"])
+@pytest.mark.parametrize("body", ["waves", "matern", "linear", (8, 4), "yours"])
 def test_every_body(body, tmp_path):
     x, y = table()
     if body == "yours":  # 2 numbers, 3 + 2 categories, 2 columns with gaps

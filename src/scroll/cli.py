@@ -168,7 +168,7 @@ def fit(
     routing: Annotated[str, typer.Option(help="auto, free, closed or hybrid.")] = "auto",
     recipe: Annotated[str, typer.Option(help="default or paper.")] = "default",
     body: Annotated[
-        str, typer.Option(help="auto, smooth, swell, waves, matern, or widths: 256,128.")
+        str, typer.Option(help="auto, smooth, swell, waves, matern, linear, or widths.")
     ] = "auto",
     ordered: Annotated[
         bool, typer.Option("--ordered", help="The classes have an order, by default their sorting.")

@@ -28,7 +28,7 @@ from .crossing import cross
 from .encoder import Encoder
 from .fitting import Data, Members, fit, rates
 from .model import Model, Spec
-from .recipes import LABELS, Plan, default, paper
+from .recipes import FEW, LABELS, Plan, default, paper
 from .rows import Split, _mean_one, split, weighed
 from .table import Table
 
@@ -69,7 +69,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         def encoded(part: Array) -> Tensor:
             return encoder(torch.from_numpy(np.ascontiguousarray(part))).to(device)
 
-        plan = self._plan(encoder)
+        plan = self._plan(encoder, len(target))
         shift, scale = self._units(target, plan)
         spec = self._spec(encoder, plan, y)
         data = Data(
@@ -190,11 +190,12 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         )
         return torch.device(name)
 
-    def _plan(self, encoder: Encoder) -> Plan:
+    def _plan(self, encoder: Encoder, rows: int) -> Plan:
         plan = paper(encoder.plain)
         if self.recipe == "default":
             labels = self._likelihood() in LABELS
-            plan = default(self.body, encoder.plain, encoder.ranked, labels)
+            linear = self._likelihood() == "gaussian" and rows < FEW
+            plan = default(self.body, encoder.plain, encoder.ranked, labels, linear)
         own: Any = {"steps": self.max_steps, "batch": self.batch_size, "lr": self.learning_rate}
         given = {name: value for name, value in own.items() if value is not None}
         return replace(plan, recipe=replace(plan.recipe, **given))

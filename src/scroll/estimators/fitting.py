@@ -276,7 +276,7 @@ def _routed(network: Network, data: Data, routing: str) -> Routed:
     psi = features(network, data.held_x[:LOOKED])
     held: dict[str, Tensor] = {}
     said: dict[str, Any] = {}
-    for route in _allowed(head, routing):
+    for route in _allowed(network, routing):
         if route == "hybrid":
             some = slice(None, ADDED)
             mine = _weighed(features(network, data.x[some]), data.y, data.weight, some)
@@ -297,13 +297,17 @@ def _weighed(psi: Tensor, y: Tensor, weight: Tensor | None, rows: slice) -> tupl
     return psi, *(each(t[rows], len(psi)) for t in (y, weight) if t is not None)
 
 
-def _allowed(head: Head, routing: str) -> tuple[str, ...]:
-    """The routes to compare, a hybrid last: it changes what `bound` predicts with."""
+def _allowed(network: Network, routing: str) -> tuple[str, ...]:
+    """The routes to compare, a hybrid last: it changes what `bound` predicts with.
+
+    Features that are not trained have no need of a freed belief: their posterior is exact.
+    """
     if routing != "auto":
         return (routing,)
-    if not isinstance(head.likelihood, GaussianLikelihood):
+    if not isinstance(network.head.likelihood, GaussianLikelihood):
         return ("free",)
-    return ("free", "closed", "hybrid")
+    trained = any(True for _ in network.body.parameters())
+    return ("free", "closed", "hybrid") if trained else ("closed", "hybrid")
 
 
 def _include(bound: Refit, network: Network, data: Data) -> None:

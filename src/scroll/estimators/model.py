@@ -254,5 +254,5 @@ def _candidate(spec: Spec, name: str, encoder: Encoder, body: nn.Module | None) 
         found = paper(encoder.plain).candidates
     else:
         given, labels = spec.body if body is None else body, spec.likelihood in LABELS
-        found = candidates(given, encoder.plain, encoder.ranked, labels)
+        found = candidates(given, encoder.plain, encoder.ranked, labels, linear=True)
     return next(c for c in found if c.name == name)

@@ -21,6 +21,7 @@ DROPOUT, FREQUENCY = 0.05, 1.0
 LABEL_DROPOUT, LABEL_FREQUENCY = 0.2, 0.3  # a label says less than a number: smoother bodies
 LONG = 0.1  # frequency of the waves of a swell
 LABELS = ("ova", "gaussreg", "ordinal")  # likelihoods
+FEW = 250  # rows to train on, below which a linear body is tried, too: docs/recipe.md
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,10 @@ class Plan:
     noise: float = 0.5
 
 
-def default(body: Body, plain: int, ranked: int, labels: bool = False) -> Plan:
-    """The recipe of `docs/recipe.md`, for numbers or for labels."""
+def default(
+    body: Body, plain: int, ranked: int, labels: bool = False, linear: bool = False
+) -> Plan:
+    """The recipe of `docs/recipe.md`, for numbers or for labels; "auto" may try a linear body."""
     how = Recipe(
         steps=3000,
         lr=5e-3,
@@ -60,7 +63,8 @@ def default(body: Body, plain: int, ranked: int, labels: bool = False) -> Plan:
         weight_decay=0.1,
         average=50,
     )
-    return Plan(candidates(body, plain, ranked, labels), how, again=labels, lapses=labels)
+    found = candidates(body, plain, ranked, labels, linear)
+    return Plan(found, how, again=labels, lapses=labels)
 
 
 def paper(plain: int) -> Plan:
@@ -86,7 +90,9 @@ class _First(nn.Module):
         return out
 
 
-def candidates(body: Body, plain: int, ranked: int, labels: bool = False) -> tuple[Candidate, ...]:
+def candidates(
+    body: Body, plain: int, ranked: int, labels: bool = False, linear: bool = False
+) -> tuple[Candidate, ...]:
     """The bodies that a name, widths or a module stands for.
 
     For labels they start, and are thinned in training, otherwise; trained, they are the same.
@@ -95,11 +101,13 @@ def candidates(body: Body, plain: int, ranked: int, labels: bool = False) -> tup
         return (_users(body, plain),)
     if isinstance(body, str):
         every = ("smooth", "swell", "waves") if labels else ("smooth", "waves")
-        known = {"auto": every} | {name: (name,) for name in ("smooth", "swell", "waves", "matern")}
+        named = ("smooth", "swell", "waves", "matern", "linear")
+        known = {"auto": every} | {name: (name,) for name in named}
         if body not in known:
             names = ", ".join(map(repr, known))
             raise refusal("body", f"be one of {names}, widths or a module", repr(body))
-        found = known[body] if ranked or body != "auto" else ("smooth",)
+        found: tuple[str, ...] = known[body] if ranked or body != "auto" else ("smooth",)
+        found += ("linear",) * (linear and body == "auto")
         return tuple(_named(name, plain, ranked, labels) for name in found)
     widths = tuple(body)
     must(
@@ -112,6 +120,8 @@ def candidates(body: Body, plain: int, ranked: int, labels: bool = False) -> tup
 
 
 def _named(name: str, plain: int, ranked: int, labels: bool) -> Candidate:
+    if name == "linear":
+        return Candidate(name, lambda lead: _First(plain, nn.Identity()), plain)
     if name == "matern":
         return Candidate(name, lambda lead: Matern(plain, 512, lead), 512)
     how: Any = {"wavy": name in ("waves", "swell")}

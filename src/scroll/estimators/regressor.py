@@ -29,8 +29,8 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         beta: weight of hard rows in training, between 0 and 1; 0 is the score as it is.
         recipe: "default", or "paper": its 50 units without biases, by the free route unless
             `routing` names another.
-        body: "auto" (the better of "smooth" and "waves" by held-out score), "smooth", "waves",
-            "matern", widths such as (256, 128), or your own module.
+        body: "auto" (the better of "smooth" and "waves" by held-out score; of few rows also
+            "linear"), one of these, "matern", widths such as (256, 128), or your own module.
         max_steps: of training, at most; None is the recipe's own, as for the next two.
         batch_size: rows a step.
         learning_rate: the greatest of the schedule.
