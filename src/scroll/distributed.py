@@ -33,10 +33,8 @@ def ranks(group: Group = None) -> int:
 
 def total(rows: int, group: Group = None) -> int:
     """N of the loss: the rows of all ranks together, of which this one has some."""
-    found, wrong = whole(rows, 0), None
-    if found is None:
-        wrong = refusal("rows", "be a number of rows, zero or more", repr(rows))
-    return agree({}, found or 0, wrong, group)
+    found, want = whole(rows, 0), "be a number of rows, zero or more"
+    return agree({}, found or 0, None if found is not None else refusal("rows", want, rows), group)
 
 
 def agree(
@@ -141,7 +139,7 @@ class Loss(nn.Module):
         """This rank's part of the loss, one number a replicate; x (..., N, ...) may be empty."""
         at = len(self.head.replicates)
         n = _count(x, at)
-        if n == 0:  # the others wait for its gradients, which are the prior's alone
+        if n == 0:  # others wait for its gradients, the prior's alone; a body may divide by |x|
             x, y, weight = _stand_in(x, at, 1), _stand_in(y, at, 0), None
         seen: list[Tensor] = []
         wrong = _caught(lambda: seen.append(self._seen(x, y, weight, n)))
@@ -333,12 +331,11 @@ def _rows(t: object, at: int, long: bool = False) -> str | None:
 
 
 def _stand_in(t: Any, at: int, number: int) -> Any:
-    """One row where there was none, of a number or, for indices, of zeros; what is no tensor is
-    left to be refused. A body may divide by the length of a row."""
+    """One row where there was none; what is no tensor is left to be refused."""
     if not isinstance(t, Tensor):
         return t
     shape = (*t.shape[:at], 1, *t.shape[at + 1 :])
-    return t.new_full(shape, number if t.is_floating_point() else 0)
+    return t.new_full(shape, number if t.is_floating_point() else 0)  # zero is an index
 
 
 def _caught(run: Callable[[], object]) -> Exception | None:

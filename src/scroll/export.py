@@ -278,7 +278,7 @@ def _cdf(mean: Tensor, std: Tensor, r: Tensor | None, k: Tensor) -> Tensor:
 
 
 def _log_sigmoid(u: Tensor) -> Tensor:
-    """In double precision throughout: as ONNX has it, its tail ends where a float32 does."""
+    """In double precision: as ONNX has it, its tail ends where a float32 does."""
     return u.clamp(max=0) - (1 + (-u.abs()).exp()).log()
 
 
