@@ -8,16 +8,17 @@ was taken.
 
 import argparse
 from collections.abc import Iterator
-from statistics import mean
+from statistics import fmean
+from typing import Any
 
 import numpy as np
 import torch
 from sklearn.datasets import load_diabetes, make_friedman1
 from sklearn.linear_model import BayesianRidge
-from torch.distributions import Normal
 
 from scroll import ScrollRegressor
 from scroll.estimators import base
+from scroll.predictive import Normal
 
 Rows = tuple[str, np.ndarray, np.ndarray, int]  # name, x, y, rows to fit on
 
@@ -45,9 +46,9 @@ def tables(seed: int, n: int = 1000) -> Iterator[Rows]:
     yield from ((f"diabetes, {k} rows", x[order], y[order], k) for k in (60, 150))
 
 
-def scores(p: Normal, y: torch.Tensor) -> tuple[float, float]:
+def scores(p: Any, y: torch.Tensor) -> tuple[float, float]:
     """NLL and coverage."""
-    low, high = (p.icdf(torch.tensor(q, dtype=torch.float64)) for q in (0.05, 0.95))
+    low, high = p.interval(0.9)
     covered = ((low <= y) & (y <= high)).double().mean()
     return -float(p.log_prob(y).mean()), float(covered)
 
@@ -60,14 +61,11 @@ def measured(seed: int, members: int) -> Iterator[tuple[str, str, tuple[float, f
         for method, limit in (("without", 0), ("with", few)):
             base.FEW = limit
             model = ScrollRegressor(n_members=members, random_state=seed).fit(x[:k], y[:k])
-            said = model.predict_dist(x[k:])
-            low, high = said.interval(0.9)
-            covered = float(((low <= new) & (new <= high)).double().mean())
-            found = -float(said.log_prob(new).mean()), covered
+            found = scores(model.predict_dist(x[k:]), new)
             yield name, method, found, "linear" in model.bodies_
         ridge = BayesianRidge().fit(x[:k], y[:k])
-        at = (torch.from_numpy(part) for part in ridge.predict(x[k:], return_std=True))
-        yield name, "ridge", scores(Normal(*at), new), True
+        mean, std = (torch.from_numpy(part) for part in ridge.predict(x[k:], return_std=True))
+        yield name, "ridge", scores(Normal(mean, std**2, 0 * std), new), True
 
 
 def main() -> None:
@@ -85,7 +83,7 @@ def main() -> None:
     print(f"\n| table | {' | '.join(methods)} | linear |\n|---|---|---|---|---|")
     for name, rows in found.items():
         cells = [
-            f"{mean(s[0] for s, _ in rows[m]):.3f} / {mean(s[1] for s, _ in rows[m]):.2f}"
+            f"{fmean(s[0] for s, _ in rows[m]):.3f} / {fmean(s[1] for s, _ in rows[m]):.2f}"
             for m in methods
         ]
         taken = f"{sum(linear for _, linear in rows['with'])} of {len(rows['with'])}"
