@@ -17,7 +17,9 @@ pytest.importorskip("onnxscript")
 ort = pytest.importorskip("onnxruntime")
 pd = pytest.importorskip("pandas")
 
-from scroll.export import _cdf, _latent, _traced, export_onnx  # noqa: E402
+from scroll.export import _traced, export_onnx  # noqa: E402
+from scroll.export_counts import cdf as graph_cdf  # noqa: E402
+from scroll.export_counts import latent  # noqa: E402
 from scroll.factors import NegativeBinomial, Poisson  # noqa: E402
 from scroll.predictive import Count  # noqa: E402
 
@@ -161,7 +163,7 @@ def test_the_graphs_distribution_function_of_counts(factor):
     mean = np.log(k + 1) + rng.normal(size=600) * (1 + std)
     k, std, mean = (torch.from_numpy(v) for v in (k, std, mean))
     p = Count(factor, mean, std.square())
-    got = _cdf(*_latent((p,)), k[:, None])[0, :, 0]
+    got = graph_cdf(*latent((p,)), k[:, None])[0, :, 0]
     torch.testing.assert_close(got, p.cdf(k), rtol=0, atol=1e-6)
 
 

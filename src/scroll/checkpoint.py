@@ -14,8 +14,8 @@ from zlib import crc32
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from .agreement import agree
 from .checks import must, refusal, whole
-from .distributed import agree
 
 FORMAT = "scroll-checkpoint"
 

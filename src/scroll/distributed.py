@@ -1,10 +1,9 @@
 """More than one process: each rank has some of the rows, all have one loss and one posterior.
 
-What a rank finds wrong, in its rows or against the others', is an error on every rank: whoever
-raised alone would leave the others waiting. Without a process group all of it works for one.
+Without a process group all of it works for one.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from hashlib import blake2b
 from typing import Any
@@ -14,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from .agreement import Group, agree, caught, ranks
 from .checks import must, refusal, tensor, whole
 from .head import Head
 from .objectives import spread_power
@@ -21,75 +21,14 @@ from .refit import Refit, checked
 from .rows import Batches, batches, intercept
 from .sums import Statistics, sums
 
-Group = dist.ProcessGroup | None  # None is all ranks
 LOOK = 1000  # rows, or values, that are enough to know a batch by
 FEW = 8  # values: rows that hold fewer may be alike on two ranks by chance
-
-
-def ranks(group: Group = None) -> int:
-    """How many processes there are."""
-    return dist.get_world_size(group) if dist.is_available() and dist.is_initialized() else 1
 
 
 def total(rows: int, group: Group = None) -> int:
     """N of the loss: the rows of all ranks together, of which this one has some."""
     found, want = whole(rows, 0), "be a number of rows, zero or more"
     return agree({}, found or 0, None if found is not None else refusal("rows", want, rows), group)
-
-
-def agree(
-    what: Mapping[str, object],
-    rows: int = 0,
-    wrong: Exception | None = None,
-    group: Group = None,
-    own: int = 0,
-) -> int:
-    """The rows of all ranks, once all of them say the same; else an error on every rank.
-
-    Args:
-        what: to compare, by name; None goes with anything.
-        rows: that this rank has.
-        wrong: what this rank would raise by itself.
-        group: the ranks that call this.
-        own: to be on this rank only; 0 goes with anything.
-    """
-    size = ranks(group)
-    if size == 1:
-        if wrong is not None:
-            raise wrong
-        return rows
-    marks = [0 if x is None else 1 + crc32(str(x).encode()) for x in what.values()]
-    mine = torch.tensor([rows, wrong is not None, own, *marks], device=_device(group))
-    every = [torch.empty_like(mine) for _ in range(size)]
-    try:
-        dist.all_gather(every, mine, group=group)
-    except RuntimeError as error:
-        text = "another rank has stopped; its own message says why"
-        raise RuntimeError(f"{text}. Start the run again, from its last checkpoint.") from error
-    counts, bad, owns, *columns = torch.stack(every, 1).tolist()
-    if any(bad) or any(len(set(column) - {0}) > 1 for column in columns):
-        raise _fault(what, wrong, group)
-    if twins := [str(rank) for rank, one in enumerate(owns) if one and owns.count(one) > 1]:
-        got = f"the very same on ranks {' and '.join(twins)}"
-        remedy = "Give each rank its own part: torch.utils.data.DistributedSampler."
-        raise refusal("rows", "differ from rank to rank", got, remedy)
-    return int(sum(counts))
-
-
-def _fault(what: Mapping[str, object], wrong: Exception | None, group: Group) -> Exception:
-    """What to raise on this rank: the first difference, else its own error, else another's."""
-    told: list[Any] = [None] * ranks(group)
-    mine = {name: None if x is None else str(x) for name, x in what.items()}
-    dist.all_gather_object(told, (mine, None if wrong is None else str(wrong)), group=group)
-    for name in what:
-        said = [(rank, one[name]) for rank, (one, _) in enumerate(told) if one[name] is not None]
-        if len({x for _, x in said}) > 1:
-            got = ", ".join(f"{x} on rank {rank}" for rank, x in said)
-            remedy = "Give every rank the same model, and rows of one kind."
-            return refusal(name, "be the same on every rank", got, remedy)
-    if wrong is not None:
-        return wrong
-    return ValueError(next(f"on rank {rank}: {e}" for rank, (_, e) in enumerate(told) if e))
 
 
 class Loss(nn.Module):
@@ -116,7 +55,7 @@ class Loss(nn.Module):
         sizes = [(k, p.shape, p.dtype, p.requires_grad) for k, p in self.named_parameters()]
         brief = f"{len(sizes)} tensors, digest {crc32(repr(sizes).encode()):08x}"
         what = {**_kind(head), "total": total, "prior": prior, "parameters": brief}
-        agree(what, 0, _caught(self._check), group)
+        agree(what, 0, caught(self._check), group)
 
     def _check(self) -> None:
         checked(self.head)
@@ -142,7 +81,7 @@ class Loss(nn.Module):
         if n == 0:  # others wait for its gradients, the prior's alone; a body may divide by |x|
             x, y, weight = _stand_in(x, at, 1), _stand_in(y, at, 0), None
         seen: list[Tensor] = []
-        wrong = _caught(lambda: seen.append(self._seen(x, y, weight, n)))
+        wrong = caught(lambda: seen.append(self._seen(x, y, weight, n)))
         kinds = {"x": _rows(x, at, long=True), "y": _rows(y, at)}
         given = None if n == 0 else weight is not None
         own = 0 if wrong or self.begun or not self.training else _digest(at, x, y, weight)
@@ -226,7 +165,7 @@ def statistics(
         checked(head, hyper)
         found.append(sums(head, _noted(head, features, y, types)))
 
-    wrong = _caught(read)
+    wrong = caught(read)
     what = {"hyper": hyper, "dtype of psi": " and ".join(sorted(types)) or None}
     agree({**_kind(head), **what}, 0, wrong, group, next(iter(types.values()), 0))
     _same(head, group)
@@ -336,17 +275,3 @@ def _stand_in(t: Any, at: int, number: int) -> Any:
         return t
     shape = (*t.shape[:at], 1, *t.shape[at + 1 :])
     return t.new_full(shape, number if t.is_floating_point() else 0)  # zero is an index
-
-
-def _caught(run: Callable[[], object]) -> Exception | None:
-    """What `run` raises, to be raised when all ranks know of it."""
-    try:
-        run()
-    except Exception as error:
-        return error
-    return None
-
-
-def _device(group: Group) -> str:
-    """Where a backend wants its tensors."""
-    return "cuda" if dist.get_backend(group) == "nccl" else "cpu"

@@ -280,9 +280,8 @@ def _routed(network: Network, data: Data, routing: str) -> Routed:
         if route == "hybrid":
             some = slice(None, ADDED)
             mine = _weighed(features(network, data.x[some]), data.y, data.weight, some)
-            with torch.enable_grad():
-                looked = _weighed(psi, data.held_y, data.held_weight, slice(None, LOOKED))
-                bound.add([mine], validation=looked)
+            looked = _weighed(psi, data.held_y, data.held_weight, slice(None, LOOKED))
+            bound.add([mine], validation=looked)
         said[route] = head(psi) if route == "free" else bound(psi)
         log_p = said[route].log_prob(held_y)
         held[route] = log_p if log_p.dim() == 2 else log_p.sum(-1)
