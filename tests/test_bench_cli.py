@@ -309,6 +309,21 @@ def test_tables_that_cannot_be_written_are_a_line():
     assert Path("tables").read_text() == "mine"
 
 
+def test_a_full_disk_leaves_no_partial_table():
+    resource = pytest.importorskip("resource")
+    append("records/yacht.jsonl", all_of_one())
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50, before[1]))  # bytes that a file may have
+    try:
+        done = bench(*ONE, "--tables")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1
+    assert ".csv` must be writable, but got File too large" in done.stderr
+    assert list(Path("tables").iterdir()) == []
+
+
 def test_list_names_every_experiment_in_a_line():
     done = runner.invoke(app, ["bench", "list"])
     assert done.exit_code == 0

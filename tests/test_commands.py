@@ -557,6 +557,18 @@ def test_a_full_disk_leaves_the_old_output(models, monkeypatch):
     assert not [path for path in Path().iterdir() if path.name.startswith(".")]
 
 
+def test_a_linked_output_is_followed(models):
+    for name in ("m.scroll", "out.csv"):
+        Path(f"real.{name}").write_text("old")
+        Path(name).symlink_to(f"real.{name}")
+    good(fit("train.csv", "price", "m.scroll"))
+    good(scroll("predict", models / "price.scroll", "new.csv", "-o", "out.csv"))
+    for name in ("m.scroll", "out.csv"):
+        assert Path(name).is_symlink()
+        assert Path(f"real.{name}").read_bytes()[:3] != b"old"
+    load("real.m.scroll")
+
+
 @pytest.mark.parametrize(("library", "file"), [("pandas", "new.csv"), ("pyarrow", "n.parquet")])
 def test_a_missing_library_has_its_remedy(models, monkeypatch, library, file):
     Path("n.parquet").write_bytes(b"")

@@ -6,7 +6,6 @@ import os
 import warnings
 import zipfile
 from http.client import IncompleteRead
-from pathlib import Path
 from types import SimpleNamespace
 from urllib.error import URLError
 
@@ -112,7 +111,7 @@ def test_a_failing_write_leaves_nothing(places, publisher, monkeypatch, broken):
             file.write("1.0,2.")
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(*((np, "savetxt") if broken == "savetxt" else (Path, "replace")), full)
+    monkeypatch.setattr(*((np, "savetxt") if broken == "savetxt" else (os, "replace")), full)
     with pytest.raises(OSError, match="No space left"):
         load("toy")
     assert list(places.cache.iterdir()) == []

@@ -12,7 +12,7 @@ from torch import nn
 
 import scroll
 from scroll import ScrollClassifier, ScrollRegressor
-from scroll.estimators.persist import FORMAT, written
+from scroll.estimators.persist import FORMAT
 
 pd = pytest.importorskip("pandas")
 pytestmark = pytest.mark.filterwarnings("ignore::scroll.estimators.CollapsedNoise")
@@ -175,7 +175,7 @@ def test_a_file_is_written_whole_or_not_at_all(model, tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        written(path, b"half")
+        model.save(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(FileNotFoundError, match="must lie in a folder that exists"):

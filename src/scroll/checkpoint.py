@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from .agreement import agree
+from .atomic import write
 from .checks import must, refusal, whole
 
 FORMAT = "scroll-checkpoint"
@@ -28,8 +29,6 @@ def save(path: str | Path, step: int, **parts: Any) -> None:
     import torch.distributed as dist
     from safetensors.torch import save as packed
 
-    from .estimators.persist import written
-
     must(whole(step, 0) is not None, "step", "be a number of steps, zero or more", repr(step))
     bare = {name: _bare(name, part) for name, part in parts.items()}
     if dist.is_available() and dist.is_initialized() and dist.get_rank() > 0:
@@ -37,7 +36,7 @@ def save(path: str | Path, step: int, **parts: Any) -> None:
     tensors: dict[str, Tensor] = {}
     states = {name: part.state_dict() for name, part in bare.items()}
     what = {"step": int(step), "parts": _flat(states, "", tensors)}
-    written(Path(path), packed(tensors, metadata={FORMAT: json.dumps(what)}))
+    write(Path(path), packed(tensors, metadata={FORMAT: json.dumps(what)}))
 
 
 def resume(path: str | Path, **parts: Any) -> int:

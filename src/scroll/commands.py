@@ -19,11 +19,12 @@ import numpy as np
 import torch
 
 from . import sheets
+from .atomic import write
 from .blending import CountMixture
 from .checks import must, one_of, refusal
 from .estimators import ScrollClassifier, ScrollRegressor
 from .estimators.model import COUNTS
-from .estimators.persist import FORMAT, load, written
+from .estimators.persist import FORMAT, load
 from .estimators.regressor import counted, whole
 from .estimators.table import Table, listed
 from .predictive import Count, Mixture, Normal, Ordered
@@ -331,4 +332,4 @@ def _draw(folder: Path, parts: dict[str, Any], truth: dict[str, Any], ood: Any) 
     except OSError as error:
         raise refusal("--plots", "be a folder", f"{folder}: {error.strerror}") from error
     for name, picture in files.items():
-        written(folder / name, picture)
+        write(folder / name, picture)

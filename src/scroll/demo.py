@@ -14,7 +14,7 @@ from .bodies import MLP
 from .feeding import Rows
 from .heads import RegressionHead
 from .metrics import calibration_error, nll, rmse
-from .plots import predictive_band, pyplot
+from .plots import predictive_band, pyplot, save
 from .predictive import Normal
 from .training import Network, Recipe, Watch, stack, train
 
@@ -173,7 +173,5 @@ def draw(x: Tensor, bands: dict[str, Normal], data: Rows, output: Path) -> None:
         ax.set(title=title, xlabel="x", xlim=(-3, 3))
     axes[0].set_ylabel("y")
     axes[0].legend(loc="lower left", fontsize=8, ncols=2)
-    partial = output.with_name(f".{output.name}.partial")
-    figure.savefig(partial, dpi=150, format=output.suffix[1:])
-    partial.replace(output)
+    save(figure, output, dpi=150)
     plt.close(figure)

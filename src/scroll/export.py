@@ -18,10 +18,10 @@ import torch
 from numpy.polynomial import Chebyshev, Polynomial
 from torch import Tensor, nn
 
+from .atomic import write
 from .blending import CountMixture
 from .checks import must, refusal
 from .estimators.model import COUNTS, Model, summary
-from .estimators.persist import written
 from .export_counts import quantiles as count_quantiles
 from .predictive import Count, Mixture
 
@@ -65,7 +65,7 @@ def export_onnx(
         got = f"version {torch.__version__}, which is not"
         raise refusal("torch", want, got, remedy, RuntimeError) from error
     onnx.helper.set_model_props(file, {KEY: json.dumps(_metadata(estimator, levels))})
-    written(Path(path), file.SerializeToString())
+    write(Path(path), file.SerializeToString())
 
 
 def _traced(graph: "_Graph", names: list[str]) -> Any:

@@ -4,6 +4,8 @@ Each draws into `ax`, by default the current axes, and returns it. Data are tens
 lists of N rows; of several outputs, give one at a time.
 """
 
+from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from .atomic import write
 from .checks import finite, must, positive_int
 from .metrics import LEVELS, calibration_error, coverage, step
 
@@ -31,6 +34,13 @@ def pyplot() -> Any:
             "Install it with pip install 'scroll-torch[plots]'."
         ) from missing
     return plt
+
+
+def save(figure: Any, path: Path, dpi: int = 200) -> None:
+    """Write a figure to a file, completely or not at all; the suffix of `path` is the format."""
+    content = BytesIO()
+    figure.savefig(content, dpi=dpi, format=path.suffix[1:])
+    write(path, content.getvalue())
 
 
 def predictive_band(

@@ -17,8 +17,8 @@ from zlib import error as ZlibError
 import numpy as np
 import torch
 
+from . import atomic
 from .checks import must, refusal
-from .estimators.persist import written
 from .estimators.table import Table, listed
 
 TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
@@ -98,7 +98,7 @@ def write(frame: Any, path: Path) -> None:
         content = into.getvalue()
     else:
         content = text(frame, "\t" if "tsv" in suffix else ",").encode()
-    written(path, gzip.compress(content, mtime=0) if suffix.endswith(".gz") else content)
+    atomic.write(path, gzip.compress(content, mtime=0) if suffix.endswith(".gz") else content)
 
 
 def text(frame: Any, sep: str = ",") -> str:
@@ -122,11 +122,8 @@ def library(name: str) -> Any:
 
 
 def free(output: Path, *inputs: Path | None, table: bool = False) -> None:
-    """There is a place for an output; asked before the work, which may be long."""
-    remedy = f"Create {output.parent} first."
-    must(output.parent.is_dir(), "--output", "lie in a folder that exists", output, remedy)
-    must(not output.is_dir(), "--output", "be a file", f"the folder {output}")
-    ok = os.access(output.parent, os.W_OK)
+    """Check, before work that may take long, that an output can be written and is no input."""
+    ok = os.access(atomic.destination(output, "--output").parent, os.W_OK)
     must(ok, "--output", "lie in a folder that can be written to", output, "Choose another place.")
     if table:
         _suffix("--output", output)

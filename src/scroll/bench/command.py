@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..atomic import write
 from ..checks import must, one_of, refusal
 from . import endtoend, paper, run
 from .endtoend import END_TO_END
@@ -171,11 +172,9 @@ def _print(console: "Console", table: Table) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
+    """Write a text file and its folder, completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial_ = path.with_name(f".{path.name}.partial")
-    partial_.write_text(text, "utf-8")
-    partial_.replace(path)
+    write(path, text.encode())
 
 
 def _words(text: str) -> list[str] | None:

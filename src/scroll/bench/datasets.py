@@ -21,6 +21,7 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from ..atomic import replacing
 from ..checks import must, one_of, refusal
 from . import embedded
 from .encoders import ENCODERS
@@ -168,21 +169,16 @@ def _arrays(path: Path) -> tuple[str, Array]:
 
 
 def _save(path: Path, spec: Set, rows: Array) -> None:
-    """Whole or not at all, even beside a neighbour who saves the same."""
+    """Write a data set completely or not at all, also if two processes do so at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
+    with replacing(path) as file:
         if path.suffix == ".npz":
-            with partial.open("wb") as file:
-                names, single = np.array(spec.columns.split(",")), rows.astype(np.float32)
-                np.savez_compressed(file, X=single[:, :-1], y=single[:, -1], names=names)
+            names, single = np.array(spec.columns.split(",")), rows.astype(np.float32)
+            np.savez_compressed(file, X=single[:, :-1], y=single[:, -1], names=names)
         else:
-            with gzip.open(partial, "wt", encoding="utf-8") as text:
+            with gzip.open(file, "wt", encoding="utf-8") as text:
                 text.write(f"{spec.header}\n")
                 np.savetxt(text, rows, fmt="%s", delimiter=",")  # the digits that read back
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _uci(path: str, member: str = "", **how: Any) -> tuple[str, Callable[[], Array]]:

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..atomic import replacing
 from ..checks import must, one_of, refusal
 from .arrays import arrays
 from .encoders import ENCODERS, Encode, Encoder, Items, pixels
@@ -249,14 +250,9 @@ def _writable(folder: Path) -> None:
 
 
 def _save(path: Path, found: Features) -> None:
-    """Whole or not at all, even beside a neighbour who saves the same."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            np.savez_compressed(file, x=_rounded(found.x), y=found.y)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    """Write the features completely or not at all, also if two processes do so at once."""
+    with replacing(path) as file:
+        np.savez_compressed(file, x=_rounded(found.x), y=found.y)
 
 
 def _rounded(x: NDArray[np.float32]) -> NDArray[Any]:

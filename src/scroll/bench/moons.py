@@ -20,7 +20,7 @@ from ..feeding import Rows
 from ..heads import ClassificationHead
 from ..linalg import inverse_root
 from ..metrics import ece
-from ..plots import pyplot
+from ..plots import pyplot, save
 from ..predictive import Categorical
 from ..refit import refit
 from ..training import Network, Recipe, stack, take, train
@@ -210,7 +210,5 @@ def draw(
         ax.annotate(name, (0.5, 1.13), xycoords="axes fraction", ha="center", size=11)
     bar = figure.colorbar(filled, ax=axes, shrink=0.8, aspect=25, pad=0.01, ticks=levels[::5])
     bar.set_label("P(class 1)")
-    partial = output.with_name(f".{output.name}.partial")
-    figure.savefig(partial, dpi=200, format="png")
-    partial.replace(output)
+    save(figure, output)
     plt.close(figure)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..factors import Poisson
 from ..feeding import Rows
 from ..heads import CountHead
-from ..plots import pyplot
+from ..plots import pyplot, save
 from ..predictive import Count
 from ..training import Network, Recipe, stack, train
 from .studies import Say
@@ -186,9 +186,7 @@ def draw(belief: Predict, point: Predict, seeds: int, output: Path) -> None:
     axes[1, 0].set_ylabel("v")
     for ax in axes[:, 0]:
         ax.legend(loc="upper left", fontsize=8, frameon=False)
-    partial = output.with_name(f".{output.name}.partial")
-    figure.savefig(partial, dpi=200, format="png")
-    partial.replace(output)
+    save(figure, output)
     plt.close(figure)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..atomic import replacing
 from ..head import Head
 from ..predictive import Categorical, Normal
 from . import deep, images, protocol, records
@@ -230,11 +231,9 @@ def kept_at(results: Path, name: str, method: str, seed: int) -> Path:
 def keep(path: Path, log_probs: Tensor, y: Tensor) -> None:
     """Write what a network says of labels y, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.partial")
-    with new.open("wb") as file:
-        labels = y.to(torch.uint8).cpu().numpy()
+    labels = y.to(torch.uint8).cpu().numpy()
+    with replacing(path) as file:
         np.savez_compressed(file, log_probs=log_probs.half().cpu().numpy(), labels=labels)
-    new.replace(path)
 
 
 def recalled(path: Path) -> tuple[Tensor, Tensor]:

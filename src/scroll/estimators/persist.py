@@ -5,8 +5,6 @@ the library itself knows how to make: a file can hold wrong numbers, but nothing
 """
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from ..atomic import write
 from ..checks import must, refusal
 from .base import single_precision
 from .classifier import ScrollClassifier
@@ -52,7 +51,7 @@ def save(estimator: Any, path: str | Path) -> None:
     }
     tensors = {k: v.detach().contiguous().clone() for k, v in model.state_dict().items()}
     text = json.dumps(what, allow_nan=False)
-    written(Path(path), packed(tensors, metadata={FORMAT: text}))
+    write(Path(path), packed(tensors, metadata={FORMAT: text}))
 
 
 def load(path: str | Path, body: nn.Module | None = None) -> Any:
@@ -151,36 +150,3 @@ def _labels(classes: Any) -> Any:
         return None
     kind = "O" if classes.dtype.kind == "O" else classes.dtype.str
     return [kind, classes.tolist()]
-
-
-def written(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all: beside its place first, then renamed into it."""
-    must(
-        path.parent.is_dir(),
-        "path",
-        "lie in a folder that exists",
-        path,
-        f"Create {path.parent} first.",
-        FileNotFoundError,
-    )
-    try:
-        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(beside, 0o666 & ~_umask())
-            os.replace(beside, path)
-        except BaseException:
-            os.unlink(beside)
-            raise
-    except OSError as error:
-        want, why = "be writable", error.strerror or error
-        raise refusal(str(path), want, why, "Choose another place.", OSError) from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
