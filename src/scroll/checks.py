@@ -5,33 +5,37 @@ Every message reads: `x` must ..., but got .... Remedy.
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from operator import index
 from typing import Any
 
 import torch
 from torch import Tensor
 
-_on = True
+_values_checked: ContextVar[bool] = ContextVar("scroll_values_checked", default=True)
 
 
 @contextmanager
 def unchecked() -> Iterator[None]:
-    """Within this block, values are not looked at (shapes still are).
+    """Within this block, values are not checked (shapes still are).
 
-    Compiled code never looks at values, so this is for eager loops on an accelerator, where
-    looking at a value waits for the device, and for torch.vmap, where there is none to look at.
+    Checking a value on an accelerator waits for the device, and under torch.vmap there is no
+    value to check. Compiled code never checks values. The block holds for the thread or task
+    that enters it and for no other.
     """
-    global _on
-    before, _on = _on, False
+    if torch.compiler.is_compiling():
+        yield
+        return
+    token = _values_checked.set(False)
     try:
         yield
     finally:
-        _on = before
+        _values_checked.reset(token)
 
 
 def looking() -> bool:
-    """Whether values may be looked at here."""
-    return _on and not torch.compiler.is_compiling()
+    """True if values may be checked here."""
+    return not torch.compiler.is_compiling() and _values_checked.get()
 
 
 def refusal(
