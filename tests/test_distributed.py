@@ -499,7 +499,9 @@ def test_a_compiled_network_has_the_file_of_a_plain_one(tmp_path):
 def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):
     path = tmp_path / "run.safetensors"
     path.write_bytes(b"torn")
-    with pytest.raises(ValueError, match="must be a checkpoint of scroll, but got something else"):
+    with pytest.raises(
+        ValueError, match="must be a checkpoint of scroll, but got something that cannot"
+    ):
         checkpoint.resume(path, head=RegressionHead(2))
     checkpoint.save(path, 3, head=RegressionHead(2))
     with pytest.raises(ValueError, match=r"must fit this head, but got .*size mismatch"):
@@ -511,6 +513,11 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):
     with pytest.raises(TypeError, match="must be a tensor or plain to be saved, but got object"):
         checkpoint.save(path, 4, odd=odd)
     assert checkpoint.resume(path, head=RegressionHead(2)) == 3  # still there
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1  # one bit of a number
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="must be a checkpoint of scroll, but got a file that has"):
+        checkpoint.resume(path, head=RegressionHead(2))
 
 
 def test_a_checkpoint_that_fits_a_part_only_changes_none(tmp_path):

@@ -107,42 +107,6 @@ def test_the_file_is_tensors_and_json(model, tmp_path):
     assert b"pickle" not in path.read_bytes()
 
 
-def _edited(path, change):
-    with safe_open(path, framework="pt") as file:
-        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        what = json.loads(file.metadata()[FORMAT])
-    change(what, tensors)
-    save_file(tensors, path, metadata={FORMAT: json.dumps(what)})
-
-
-EDITS = {
-    "another version": lambda what, tensors: what.update(version=99),
-    "another estimator": lambda what, tensors: what.update(estimator="os.system"),
-    "a part missing": lambda what, tensors: what.pop("table"),
-    "an unknown parameter": lambda what, tensors: what["parameters"].update(evil=1),
-    "an unknown body": lambda what, tensors: what["spec"].update(parts=[["deep", ["free"]]]),
-    "a tensor missing": lambda what, tensors: tensors.pop("shift"),
-    "a tensor too large": lambda what, tensors: tensors.update(shift=torch.zeros(3)),
-    "a NaN": lambda what, tensors: tensors["scale"].fill_(torch.nan),
-}
-
-
-@pytest.mark.parametrize("change", EDITS.values(), ids=EDITS)
-def test_an_edited_file_is_refused(change, model, tmp_path):
-    path = tmp_path / "model.scroll"
-    model.save(path)
-    _edited(path, change)
-    with pytest.raises(ValueError, match=r"must be .*, but got"):
-        scroll.load(path)
-
-
-def test_metadata_that_are_no_object_are_refused(model, tmp_path):
-    path = tmp_path / "model.scroll"
-    save_file({"a": torch.zeros(1)}, path, metadata={FORMAT: "[1, 2]"})
-    with pytest.raises(ValueError, match="must be a model that scroll has saved"):
-        scroll.load(path)
-
-
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])
 def test_a_truncated_file_is_refused(share, model, tmp_path):
     path = tmp_path / "model.scroll"

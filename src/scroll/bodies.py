@@ -171,6 +171,23 @@ class Tabular(nn.Module):
             self.offsets = nn.Parameter(torch.empty(*lead, 1, size).uniform_(-1, 1) * bound)
         self.between = Dropout(dropout, replicates) if dropout else None
 
+    @staticmethod
+    def numbers(
+        plain: int,
+        ranked: int = 0,
+        width: int = 128,
+        depth: int = 2,
+        wavy: bool = False,
+        waves: int = 16,
+        size: int = 8,
+        dropout: float = 0.0,
+    ) -> int:
+        """How many numbers the tensors of one copy hold; arguments as for the body itself."""
+        waved = ranked if wavy else 0
+        inputs = plain + waved * (1 + 2 * size)
+        layers = inputs * width + (depth - 1) * width**2 + depth * width
+        return layers + 2 * waved * (waves + 2 * waves * size + size) + (2 if dropout else 0)
+
     def forward(self, x: Tensor) -> Tensor:
         """psi of x, (..., N, plain + ranked) -> (..., N, width)."""
         if self.wavy:

@@ -4,17 +4,17 @@ save("run.safetensors", step, model=model, optimizer=optimizer)
 step = resume("run.safetensors", model=model, optimizer=optimizer)  # 0 if there is none
 """
 
-import json
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any
-from zlib import crc32
 
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from .agreement import agree
+from .archive import Unreadable, pack, unpack
 from .atomic import write
 from .checks import must, refusal, whole
 
@@ -27,7 +27,6 @@ def save(path: str | Path, step: int, **parts: Any) -> None:
     Modules, optimisers, schedulers, `PriorGradient`. What `refit` gives is found anew from rows.
     """
     import torch.distributed as dist
-    from safetensors.torch import save as packed
 
     must(whole(step, 0) is not None, "step", "be a number of steps, zero or more", repr(step))
     bare = {name: _bare(name, part) for name, part in parts.items()}
@@ -35,8 +34,8 @@ def save(path: str | Path, step: int, **parts: Any) -> None:
         return
     tensors: dict[str, Tensor] = {}
     states = {name: part.state_dict() for name, part in bare.items()}
-    what = {"step": int(step), "parts": _flat(states, "", tensors)}
-    write(Path(path), packed(tensors, metadata={FORMAT: json.dumps(what)}))
+    content = {"step": int(step), "parts": _flat(states, "", tensors)}
+    write(Path(path), pack(FORMAT, content, tensors))
 
 
 def resume(path: str | Path, **parts: Any) -> int:
@@ -52,8 +51,8 @@ def resume(path: str | Path, **parts: Any) -> int:
     try:
         bare = {name: _bare(name, part) for name, part in parts.items()}
         if Path(path).exists():
-            step, states = _read(Path(path))
-            found = f"step {step}, digest {crc32(Path(path).read_bytes()):08x}"
+            step, states, checksum = _read(Path(path))
+            found = f"step {step}, checksum {checksum[:8]}"
             must(states.keys() == parts.keys(), str(path), f"hold {set(parts)}", set(states))
             for name, part in bare.items():
                 with suppress(RuntimeError):  # one that is spread over ranks may not say its state
@@ -76,18 +75,18 @@ def resume(path: str | Path, **parts: Any) -> int:
     return step
 
 
-def _read(path: Path) -> tuple[int, dict[str, Any]]:
-    from safetensors import SafetensorError, safe_open
-
+def _read(path: Path) -> tuple[int, dict[str, Any], str]:
+    """Return the step, the states of the parts and the checksum of a file."""
     try:
-        with safe_open(path, framework="pt") as file:
-            what = json.loads((file.metadata() or {})[FORMAT])
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        return int(what["step"]), _nested(what["parts"], tensors)
-    except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
-        got = f"something else: {type(error).__name__}: {error}"
+        content, tensors, checksum = unpack(path, FORMAT)
+        step, states = content["step"], _nested(content["parts"], tensors)
+        must(whole(step, 0) is not None, "step", "be zero or more", short(step))
+        must(isinstance(states, dict), "parts", "be by name", short(states))
+    except (Unreadable, KeyError, TypeError, ValueError, RecursionError) as error:
+        got = str(error) if isinstance(error, Unreadable) else f"something else: {error!r}"
         remedy = "Remove it to begin again."
         raise refusal(str(path), "be a checkpoint of scroll", got, remedy) from error
+    return step, states, checksum
 
 
 def _bare(name: str, part: Any) -> Any:
@@ -103,7 +102,7 @@ def _bare(name: str, part: Any) -> Any:
 def _flat(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     """A state as JSON; its tensors go beside it, by their place."""
     if isinstance(value, Tensor):
-        tensors[name] = value.detach().cpu().contiguous().clone()
+        tensors[name] = value
         return {"tensor": name}
     if isinstance(value, dict):
         return {"pairs": [[k, _flat(v, f"{name}/{k}", tensors)] for k, v in value.items()]}

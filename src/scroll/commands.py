@@ -22,9 +22,8 @@ from . import sheets
 from .atomic import write
 from .blending import CountMixture
 from .checks import must, one_of, refusal
-from .estimators import ScrollClassifier, ScrollRegressor
+from .estimators import ScrollClassifier, ScrollRegressor, persist
 from .estimators.model import COUNTS
-from .estimators.persist import FORMAT, load
 from .estimators.regressor import counted, whole
 from .estimators.table import Table, listed
 from .predictive import Count, Mixture, Normal, Ordered
@@ -231,15 +230,12 @@ def export(path: Path, output: Path, quantiles: str) -> None:
 
 def info(path: Path) -> dict[str, Any]:
     """What a model knows of itself."""
-    from safetensors import safe_open
-
-    model = opened(path)
-    with safe_open(path, framework="pt") as file:
-        versions = json.loads(file.metadata()[FORMAT])["versions"]
+    saved = persist.read(existing(path))
+    model = persist.build(saved)
     columns = [asdict(column) for column in model.table_.columns]
     shift = _units(model)
-    tried = {name: score + shift for name, score in model.tried_.items()}
-    return _about(model) | {"tried": tried, "versions": versions, "columns": columns}
+    tried = {name: _shown(score + shift) for name, score in model.tried_.items()}
+    return _about(model) | {"tried": tried, "versions": saved.versions, "columns": columns}
 
 
 def _about(model: Any) -> dict[str, Any]:
@@ -251,8 +247,13 @@ def _about(model: Any) -> dict[str, Any]:
         found["class_weight"] = given["class_weight"]
     found |= {"covariance": given["covariance"], "members": len(model.routes_)}
     found |= {"bodies": model.bodies_, "routes": model.routes_, "steps": model.n_iter_}
-    score = float(np.mean(model.scores_)) + _units(model)
-    return json.loads(json.dumps(found | {"held_out_nll": score}, default=np.ndarray.tolist))
+    found["held_out_nll"] = _shown(float(np.mean(model.scores_)) + _units(model))
+    return json.loads(json.dumps(found, default=np.ndarray.tolist))
+
+
+def _shown(score: float) -> float | None:
+    """A score as JSON, which has no infinity."""
+    return score if np.isfinite(score) else None
 
 
 def _units(model: Any) -> float:
@@ -261,10 +262,15 @@ def _units(model: Any) -> float:
 
 
 def opened(path: Path) -> Any:
-    """A model from its file."""
+    """Return the model of a file."""
+    return persist.load(existing(path))
+
+
+def existing(path: Path) -> Path:
+    """Return the path of a model file; refuse one that is not there."""
     remedy = "Make one with scroll fit."
     must(path.is_file(), "model", "be a file", path, remedy, FileNotFoundError)
-    return load(path)
+    return path
 
 
 def names(listed: str) -> list[str]:

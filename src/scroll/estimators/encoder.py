@@ -50,12 +50,7 @@ class Encoder(nn.Module):
     @classmethod
     def of(cls, table: Table, codes: NDArray[Any]) -> "Encoder":
         """The encoder whose means, scales and quantiles are those of training codes (N, D)."""
-        numeric = [j for j, c in enumerate(table.columns) if c.kind == "numeric"]
-        marks = [(j, np.nan) for j in numeric if table.columns[j].missing]
-        for j, column in enumerate(table.columns):
-            if column.kind == "categorical":
-                marks += [(j, float(code)) for code in range(len(column.categories))]
-                marks += [(j, np.nan)] * column.missing
+        numeric, marks = _places(table)
         rows = np.arange(len(codes))
         if len(codes) > SAMPLE:
             rows = np.sort(np.random.default_rng(0).choice(len(codes), SAMPLE, replace=False))
@@ -86,6 +81,17 @@ class Encoder(nn.Module):
     def from_layout(cls, layout: dict[str, int]) -> "Encoder":
         """An encoder of that layout, for load_state_dict to fill."""
         return cls(**layout)
+
+    def reads(self, table: Table) -> bool:
+        """True if it was made for the columns of `table`."""
+        numeric, marks = _places(table)
+        codes = np.array([code for _, code in marks], np.float32)
+        return (
+            self.columns == len(table.columns)
+            and self.numeric.tolist() == numeric
+            and self.source.tolist() == [j for j, _ in marks]
+            and np.array_equal(self.target.numpy(), codes, equal_nan=True)
+        )
 
     def forward(self, codes: Tensor) -> Tensor:
         """Inputs of a network, float32 (N, plain + ranked); never NaN."""
@@ -127,6 +133,17 @@ class Encoder(nn.Module):
         # knots that repeat the last have no width, and x stands on them
         share = (x - left) / torch.where(width > 0, width, 1.0)
         return low + share * (self.heights.gather(1, i + 1) - low)
+
+
+def _places(table: Table) -> tuple[list[int], list[tuple[int, float]]]:
+    """Numeric columns, and the column and code of each mark."""
+    numeric = [j for j, c in enumerate(table.columns) if c.kind == "numeric"]
+    marks = [(j, np.nan) for j in numeric if table.columns[j].missing]
+    for j, column in enumerate(table.columns):
+        if column.kind == "categorical":
+            marks += [(j, float(code)) for code in range(len(column.categories))]
+            marks += [(j, np.nan)] * column.missing
+    return numeric, marks
 
 
 def _present(column: NDArray[Any]) -> NDArray[np.float64]:

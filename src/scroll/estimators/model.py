@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..added import Added
 from ..beliefs import Moments
 from ..blending import blend, lapsed
-from ..checks import must
+from ..checks import must, one_of
 from ..covariances import Diag, Scaled
 from ..head import Head
 from ..heads import ClassificationHead, CountHead, OrdinalHead, RegressionHead
@@ -60,9 +60,24 @@ class Spec:
             return CountHead(features, self.likelihood, **how)
         if self.likelihood == "ordinal":
             return OrdinalHead(features, self.outputs, **how)
-        # Two classes need one latent only: one probit against the other is the same probit.
-        kind = "probit" if self.likelihood == "ova" and self.outputs == 2 else self.likelihood
+        kind = "probit" if self.probit else self.likelihood
         return ClassificationHead(features, self.outputs, kind, **how)
+
+    @property
+    def latents(self) -> int:
+        """How many outputs the head has."""
+        single = self.likelihood in (*COUNTS, "ordinal") or self.probit
+        return 1 if single else self.outputs
+
+    @property
+    def probit(self) -> bool:
+        """True for two classes, which need one latent only: one probit against the other."""
+        return self.likelihood == "ova" and self.outputs == 2
+
+    @property
+    def inputs(self) -> tuple[int, int]:
+        """Plain and ranked columns that the encoder gives."""
+        return self.layout["numbers"] + self.layout["marks"], self.layout["numbers"]
 
     @property
     def bodies(self) -> list[str]:
@@ -75,8 +90,8 @@ class Spec:
         return [route for _, routes in self.parts for route in routes]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON; `Spec(**json)` reads it."""
-        return asdict(self)
+        """Return plain JSON; `Spec(**json)` reads it."""
+        return asdict(self) | {"parts": [[body, list(routes)] for body, routes in self.parts]}
 
 
 class Part(nn.Module):
@@ -154,7 +169,7 @@ class Model(nn.Module):
 
     Args:
         spec: what it is.
-        body: the module, where the body is the user's own.
+        body: the module, if the body is the user's own.
     """
 
     shift: Tensor
@@ -166,8 +181,7 @@ class Model(nn.Module):
         self.spec = spec
         self.encoder = Encoder.from_layout(spec.layout)
         self.parts = nn.ModuleList(
-            Part(spec, _candidate(spec, name, self.encoder, body), routes)
-            for name, routes in spec.parts
+            Part(spec, candidate(spec, name, body), routes) for name, routes in spec.parts
         )
         shape = (spec.outputs,) if spec.likelihood == "gaussian" and spec.outputs > 1 else ()
         self.register_buffer("shift", torch.zeros(shape, dtype=torch.float64))
@@ -241,8 +255,8 @@ def summary(p: Any) -> Any:
     return p.mean.double(), p.stddev.double()
 
 
-def _candidate(spec: Spec, name: str, encoder: Encoder, body: nn.Module | None) -> Candidate:
-    """The body of that name."""
+def candidate(spec: Spec, name: str, body: nn.Module | None = None) -> Candidate:
+    """Return the body of that name."""
     must(
         name != "yours" or body is not None,
         "body",
@@ -250,9 +264,30 @@ def _candidate(spec: Spec, name: str, encoder: Encoder, body: nn.Module | None) 
         None,
         "Use scroll.load(path, body=module): a file holds numbers, not code.",
     )
+    plain, ranked = spec.inputs
     if spec.recipe == "paper":
-        found = paper(encoder.plain).candidates
+        found = paper(plain).candidates
     else:
         given, labels = spec.body if body is None else body, spec.likelihood in LABELS
-        found = candidates(given, encoder.plain, encoder.ranked, labels, linear=True)
-    return next(c for c in found if c.name == name)
+        found = candidates(given, plain, ranked, labels, linear=True)
+    known = {one.name: one for one in found}
+    one_of("body", name, known)
+    return known[name]
+
+
+def declared(spec: Spec, body: nn.Module | None = None) -> tuple[dict[str, Lead], dict[str, int]]:
+    """Return the sizes of a model that is not built yet, small as it is.
+
+    First the shapes of tensors that the sizes of all others follow from; then, for each part, how
+    many numbers its body holds.
+    """
+    numbers, marks, knots = (spec.layout[name] for name in ("numbers", "marks", "knots"))
+    shapes: dict[str, Lead] = {"encoder.knots": (numbers, knots), "encoder.source": (marks,)}
+    shapes["rates"] = (spec.outputs,)
+    bodies = {}
+    for i, (name, routes) in enumerate(spec.parts):
+        found, members = candidate(spec, name, body), len(routes)
+        h = found.features + 1
+        shapes[f"parts.{i}.readout.scale"] = (members, spec.latents, h, h)
+        bodies[f"parts.{i}.body."] = members * found.numbers
+    return shapes, bodies

@@ -1,47 +1,58 @@
-"""A fitted estimator as one file: JSON and tensors in the safetensors format, never code.
+"""Save a fitted estimator to one file and load it again: JSON and tensors, never code.
 
-The JSON stands in the file's metadata, so that one file is the model. Reading it makes only what
-the library itself knows how to make: a file can hold wrong numbers, but nothing that runs.
+Loading trusts nothing in a file. The checksum is verified, the JSON is compared with its
+description, the sizes that it declares are compared with those of the tensors, and only then is
+a model built.
 """
 
-import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from ..archive import Unreadable, pack, unpack
 from ..atomic import write
 from ..checks import must, refusal
 from .base import single_precision
 from .classifier import ScrollClassifier
-from .model import Model, Spec
+from .contents import contents, contradiction
+from .model import Model, Spec, declared
 from .regressor import ScrollRegressor
 from .table import Table
 
 FORMAT = "scroll-model"
-VERSION = 1
 ESTIMATORS = {"ScrollRegressor": ScrollRegressor, "ScrollClassifier": ScrollClassifier}
+
+
+class Saved(NamedTuple):
+    """A model file whose content has been verified."""
+
+    path: Path
+    content: dict[str, Any]
+    tensors: dict[str, Tensor]
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of the packages that wrote it."""
+        return dict(self.content["versions"])
 
 
 def save(estimator: Any, path: str | Path) -> None:
     """Write a fitted estimator to one file, whole or not at all."""
-    from safetensors.torch import save as packed
-
     from .. import __version__
 
     model: Model = estimator.model_
-    parameters = estimator.get_params()
-    if isinstance(parameters["body"], nn.Module):
-        parameters["body"] = "yours"
+    parameters = {name: _plain(value) for name, value in estimator.get_params().items()}
     if not isinstance(parameters["random_state"], int | None):
         parameters["random_state"] = None  # a generator has moved on anyway
-    what = {
-        "format": FORMAT,
-        "version": VERSION,
+    content = {
         "estimator": type(estimator).__name__,
-        "parameters": {name: _plain(value) for name, value in parameters.items()},
+        "parameters": parameters,
         "spec": model.spec.to_json() | {"tried": _finite(model.spec.tried)},
         "table": estimator.table_.to_json(),
         "classes": _labels(getattr(estimator, "levels_", None)),  # in their order
@@ -49,104 +60,178 @@ def save(estimator: Any, path: str | Path) -> None:
         "fitted": {"n_iter": int(estimator.n_iter_), "scores": _finite(estimator.scores_)},
         "versions": {"scroll": __version__, "torch": str(torch.__version__)},
     }
-    tensors = {k: v.detach().contiguous().clone() for k, v in model.state_dict().items()}
-    text = json.dumps(what, allow_nan=False)
-    write(Path(path), packed(tensors, metadata={FORMAT: text}))
+    fault = contents(_numbers(model.state_dict()))(content)
+    remedy = "Use numbers, text, booleans and lists of them."
+    want = "have plain parameters and labels to be saved"
+    must(fault is None, "estimator", want, (fault or "").lstrip("."), remedy)
+    write(Path(path), pack(FORMAT, content, model.state_dict()))
 
 
 def load(path: str | Path, body: nn.Module | None = None) -> Any:
-    """The estimator that `save` wrote.
+    """Return the estimator that `save` wrote.
 
     Args:
         path: of the file.
-        body: the module, where the model's body is your own.
+        body: the module, if the model's body is your own.
     """
-    from safetensors import SafetensorError, safe_open
+    return build(read(path), body)
 
+
+def read(path: str | Path) -> Saved:
+    """Return the content of a model file; refuse a file that `save` did not write."""
     path = Path(path)
     must(path.is_file(), "path", "be a file", path, error=FileNotFoundError)
     try:
-        with safe_open(path, framework="pt") as file:
-            text = (file.metadata() or {}).get(FORMAT)
-            if text is None:
-                raise _foreign(path, "another file")
-            what = json.loads(text)
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except (SafetensorError, json.JSONDecodeError, OSError) as error:
-        raise _foreign(path, f"something that cannot be read: {error}") from error
-    try:
-        if what["version"] != VERSION:
-            want, remedy = (
-                f"be of version {VERSION} of the format",
-                "Update scroll, or save it again.",
-            )
-            raise refusal(str(path), want, what["version"], remedy)
-        return _made(what, tensors, body)
-    except (KeyError, TypeError, RuntimeError, AttributeError, StopIteration) as error:
-        got = f"one that does not fit together: {type(error).__name__}: {error}"
-        raise _foreign(path, got[:300]) from error
+        content, tensors, _ = unpack(path, FORMAT)
+    except Unreadable as error:
+        raise _foreign(path, str(error)) from error
+    fault = contents(_numbers(tensors))(content) or contradiction(content)
+    if fault is not None:
+        raise _foreign(path, f"one{fault}" if fault.startswith(" ") else fault.lstrip("."))
+    return Saved(path, content, tensors)
 
 
-def _foreign(path: Path, got: str) -> Exception:
-    return refusal(str(path), "be a model that scroll has saved", got, "Save it again.")
-
-
-def _made(what: dict[str, Any], tensors: dict[str, torch.Tensor], body: nn.Module | None) -> Any:
-    parameters = {name: _parameter(value) for name, value in what["parameters"].items()}
-    if parameters["body"] == "yours" and body is not None:
-        parameters["body"] = body
-    elif isinstance(parameters["body"], list):
-        parameters["body"] = tuple(parameters["body"])
-    estimator = ESTIMATORS[what["estimator"]](**parameters)
-    with single_precision():
-        model = Model(Spec(**what["spec"]), body)
-    model.load_state_dict(tensors)
-    for name, tensor in tensors.items():
-        must(
-            not tensor.is_floating_point() or not bool(tensor.isnan().any()) or "encoder" in name,
-            name,
-            "be finite",
-            "NaN",
-            "The file has been changed: save the model again.",
-        )
-    estimator.model_, estimator.table_ = model.eval(), Table.from_json(what["table"])
-    estimator.n_features_in_ = len(estimator.table_.columns)
-    estimator.n_iter_, estimator.scores_ = what["fitted"]["n_iter"], what["fitted"]["scores"]
-    if estimator.table_.named:
-        names = [column.name for column in estimator.table_.columns]
+def build(saved: Saved, body: nn.Module | None = None) -> Any:
+    """Return the estimator of a model file, with your module as its body if it has one."""
+    path, content, tensors = saved
+    spec, table = Spec(**content["spec"]), Table.from_json(content["table"])
+    spec = replace(spec, tried={name: _score(score) for name, score in spec.tried.items()})
+    own = "yours" in spec.bodies
+    want = "be left out for a model whose body is not your own"
+    must(body is None or own, "body", want, type(body).__name__)
+    estimator = _estimator(saved, body)
+    model = _model(saved, spec, body)
+    for wrong, got in {
+        "columns that do not fit the encoder": not model.encoder.reads(table),
+        "another likelihood than its own": estimator._likelihood() != spec.likelihood,
+        "NaN": any(bool(t.isnan().any()) for name, t in tensors.items() if "encoder." not in name),
+    }.items():
+        if got:
+            raise _foreign(path, f"one with {wrong}")
+    estimator.model_, estimator.table_ = model.eval(), table
+    estimator.n_features_in_, estimator.n_iter_ = len(table.columns), content["fitted"]["n_iter"]
+    estimator.scores_ = [_score(score) for score in content["fitted"]["scores"]]
+    if table.named:
+        names = [column.name for column in table.columns]
         estimator.feature_names_in_ = np.asarray(names, dtype=object)
-    if what.get("targets") is not None:
-        estimator.target_names_ = [str(name) for name in what["targets"]]
-    if what["classes"] is not None:
-        kind, labels = what["classes"]
-        estimator.levels_ = np.asarray(labels, dtype=object if kind == "O" else kind)
+    if content["targets"] is not None:
+        estimator.target_names_ = content["targets"]
+    if content["classes"] is not None:
+        estimator.levels_ = _levels(path, *content["classes"])
         estimator.classes_ = np.sort(estimator.levels_)
     return estimator
 
 
+def _estimator(saved: Saved, body: nn.Module | None) -> Any:
+    """Return the estimator as it was before it was fitted."""
+    kind: Any = ESTIMATORS[saved.content["estimator"]]
+    parameters = {name: _parameter(v) for name, v in saved.content["parameters"].items()}
+    if {*parameters} != {*kind._get_param_names()}:
+        raise _foreign(saved.path, "other parameters than those of its estimator")
+    if body is not None or isinstance(parameters["body"], list):
+        parameters["body"] = tuple(parameters["body"]) if body is None else body
+    return kind(**parameters)
+
+
+def _model(saved: Saved, spec: Spec, body: nn.Module | None) -> Model:
+    """Return the model with its tensors, once its sizes are known to be those of the tensors."""
+    remedy = " Pass the body that it was trained with." if body is not None else ""
+    try:
+        wrong = _oversized(*declared(spec, body), saved.tensors)
+    except ValueError as error:
+        if "yours" in spec.bodies:
+            raise
+        got = " ".join(str(error).split())[:200].rstrip(".")
+        raise _foreign(saved.path, f"one that cannot be built: {got}") from error
+    if wrong is None:
+        with single_precision():
+            model = Model(spec, body)
+        wrong = _mismatch(model.state_dict(), saved.tensors)
+    if wrong is not None:
+        raise _foreign(saved.path, f"one that does not fit together: {wrong}", remedy)
+    model.load_state_dict(saved.tensors)
+    return model
+
+
+def _oversized(
+    shapes: dict[str, tuple[int, ...]], bodies: dict[str, int], tensors: dict[str, Tensor]
+) -> str | None:
+    """The first of the declared sizes that the tensors do not have, in words."""
+    for name, shape in shapes.items():
+        found = tuple(tensors[name].shape) if name in tensors else "missing"
+        if found != shape:
+            return f"{name} is {found}, declared as {shape}"
+    for start, numbers in bodies.items():
+        held = _numbers({name: t for name, t in tensors.items() if name.startswith(start)})
+        if held != numbers:
+            return f"{start[:-1]} has {held} numbers, declared are {numbers}"
+    return None
+
+
+def _levels(path: Path, dtype: str, labels: list[Any]) -> Any:
+    """Return labels as an array that holds them as they are, in a type that can be sorted."""
+    try:
+        levels = np.asarray(labels, dtype=dtype)
+        np.sort(levels)
+    except (TypeError, ValueError, OverflowError):
+        levels = np.empty(0)
+    if levels.tolist() != labels:
+        raise _foreign(path, f"classes that are not {dtype}")
+    return levels
+
+
+def _mismatch(wanted: dict[str, Tensor], tensors: dict[str, Tensor]) -> str | None:
+    """The first difference between tensors that are declared and those of a file, in words."""
+    for name in sorted({*wanted, *tensors}):
+        if name not in wanted or name not in tensors:
+            return f"{'no' if name in wanted else 'an unknown'} tensor {name:.100}"
+        declared, found = ((t[name].dtype, tuple(t[name].shape)) for t in (wanted, tensors))
+        if declared != found:
+            return f"{name} is {found[0]} {found[1]}, declared as {declared[0]} {declared[1]}"
+    return None
+
+
+def _numbers(tensors: dict[str, Tensor]) -> int:
+    """How many numbers tensors hold."""
+    return sum(tensor.numel() for tensor in tensors.values())
+
+
+def _foreign(path: Path, got: str, remedy: str = "") -> Exception:
+    want = "be a model that scroll has saved"
+    return refusal(str(path), want, got, f"Save it again.{remedy}")
+
+
 def _plain(value: Any) -> Any:
     """A parameter as JSON; a dict as pairs, as its keys may be numbers."""
+    if isinstance(value, nn.Module):
+        return "yours"
     value = value.tolist() if hasattr(value, "tolist") else value
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {"pairs": [[_plain(key), _plain(of)] for key, of in value.items()]}
-    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [_plain(part) for part in value]
+    return str(value) if isinstance(value, torch.device) else value
 
 
 def _parameter(value: Any) -> Any:
-    """What `_plain` wrote, but for tuples, which are lists."""
+    """What `_plain` was given, but for tuples, which are lists."""
     return dict(value["pairs"]) if isinstance(value, dict) else value
 
 
 def _finite(scores: Any) -> Any:
-    """Scores as JSON, which has no infinity: what is none is null."""
+    """Scores as JSON, which has no infinity: null in its place."""
     if isinstance(scores, dict):
         return dict(zip(scores, _finite(scores.values()), strict=True))
     return [float(s) if np.isfinite(s) else None for s in scores]
+
+
+def _score(score: float | None) -> float:
+    """What `_finite` was given."""
+    return inf if score is None else score
 
 
 def _labels(classes: Any) -> Any:
     """Labels and their numpy type, as JSON."""
     if classes is None:
         return None
-    kind = "O" if classes.dtype.kind == "O" else classes.dtype.str
-    return [kind, classes.tolist()]
+    return ["str" if classes.dtype.kind == "U" else classes.dtype.name, classes.tolist()]

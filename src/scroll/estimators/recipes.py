@@ -31,6 +31,7 @@ class Candidate:
     name: str
     make: Make
     features: int
+    numbers: int  # in the tensors of one copy
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,8 @@ def default(
 
 def paper(plain: int) -> Plan:
     """The paper's: 50 units without biases, four architectures, Adam on all rows at once."""
-    found = tuple(Candidate(a, partial(_paper_body, plain, a), 50) for a in ARCHITECTURES)
+    make = partial(partial, _paper_body, plain)
+    found = tuple(Candidate(a, make(a), 50, plain * 50) for a in ARCHITECTURES)
     how = Recipe(steps=6000)
     return Plan(found, how, mixes=False, scaled=False, bias=False, floor=1e-4, noise=1.0)
 
@@ -116,20 +118,25 @@ def candidates(
         "be a name, a tuple of positive widths such as (256, 128), or a module",
         body,
     )
-    return (Candidate("x".join(map(str, widths)), partial(_layers, plain, widths), widths[-1]),)
+    numbers = sum((a + 1) * b for a, b in zip((plain, *widths), widths, strict=False))
+    make = partial(_layers, plain, widths)
+    return (Candidate("x".join(map(str, widths)), make, widths[-1], numbers),)
 
 
 def _named(name: str, plain: int, ranked: int, labels: bool) -> Candidate:
     if name == "linear":
-        return Candidate(name, lambda lead: _First(plain, nn.Identity()), plain)
+        return Candidate(name, lambda lead: _First(plain, nn.Identity()), plain, 0)
     if name == "matern":
-        return Candidate(name, lambda lead: Matern(plain, 512, lead), 512)
+        return Candidate(name, lambda lead: Matern(plain, 512, lead), 512, 513 * plain + 512)
     how: Any = {"wavy": name in ("waves", "swell")}
     how["dropout"] = LABEL_DROPOUT if labels else DROPOUT
+    numbers = Tabular.numbers(plain, ranked, **how)
     how["frequency"] = LABEL_FREQUENCY if labels else FREQUENCY
     if name == "swell":
         how["frequency"] = LONG
-    return Candidate(name, lambda lead: Tabular(plain, ranked, replicates=lead, **how), 128)
+    return Candidate(
+        name, lambda lead: Tabular(plain, ranked, replicates=lead, **how), 128, numbers
+    )
 
 
 def _layers(plain: int, widths: tuple[int, ...], lead: Lead) -> nn.Module:
@@ -162,4 +169,5 @@ def _users(module: nn.Module, plain: int) -> Candidate:
                 again()
         return _First(plain, Stacked(module, shape[1], lead))
 
-    return Candidate("yours", make, shape[1])
+    numbers = sum(tensor.numel() for tensor in (*module.parameters(), *module.buffers()))
+    return Candidate("yours", make, shape[1], numbers)
