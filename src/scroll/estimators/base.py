@@ -12,12 +12,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import check_array, check_consistent_length, check_random_state
-from sklearn.utils.validation import (
-    _check_feature_names,
-    _check_n_features,
-    _check_sample_weight,
-    check_is_fitted,
-)
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from .._value import cast
@@ -31,6 +26,7 @@ from .model import Model, Spec
 from .recipes import FEW, LABELS, Plan, default, paper
 from .rows import Split, _mean_one, split, weighed
 from .table import Table
+from .validation import check_columns, check_weights
 
 Array = NDArray[Any]
 
@@ -107,7 +103,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
     def _split(self, codes: Array, y: Array, weights: Any, fraction: float, seed: int) -> Split:
         (sample_weight, by_class), weight = weights, None
         if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, codes, ensure_non_negative=True)
+            weight = check_weights(sample_weight, codes)
             must(bool((weight > 0).sum() > 1), "sample_weight", "be positive for two rows", "fewer")
         folds = self._folds(len(codes)) if fraction else 0
         rows = split(codes, y, weight, fraction, seed, labels=is_classifier(self), folds=folds)
@@ -164,10 +160,9 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
                 input_name="X",
             )
         table = Table.of(X) if reset else None  # first: it says in words what is wrong with names
-        _check_feature_names(self, X, reset=reset)
+        check_columns(self, X, reset)
         if table is not None:
             self.table_ = table
-        _check_n_features(self, X, reset=reset)
         return self.table_.codes(X, type(self).__name__)
 
     def _new(self, X: Any) -> Tensor:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, column_or_1d
+from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from ..checks import must, one_of
@@ -16,6 +16,7 @@ from .base import Array, Scroll
 from .recipes import Body, Plan
 from .rows import pair
 from .table import _missing, listed
+from .validation import check_weights
 
 CROSSED = 20_000  # rows above which all members hold out the same: a part of them says enough
 
@@ -101,7 +102,7 @@ class ScrollClassifier(ClassifierMixin, Scroll):  # type: ignore[misc]
         labels = self._labels(y)
         weight = None
         if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, y, ensure_non_negative=True)
+            weight = check_weights(sample_weight, y)
         by_class = self._by_class(labels, weight)
         if by_class is not None and not by_class.all():  # as if such rows were not there
             weight = (by_class[labels] > 0) * (1.0 if weight is None else weight)

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import _check_y
 from torch import Tensor
 
 from ..checks import must, one_of, refusal
@@ -14,6 +13,7 @@ from ..predictive import Mixture
 from .base import Array, Scroll
 from .recipes import Body, Plan
 from .rows import pair
+from .validation import check_target
 
 
 class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
@@ -103,7 +103,7 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
             raise ValueError(
                 "This ScrollRegressor estimator requires y to be passed, but the target y is None."
             )
-        target: Array = _check_y(y, multi_output=True, y_numeric=True, estimator=self)
+        target = check_target(self, y)
         try:
             target = np.asarray(target, np.float64)
         except (TypeError, ValueError) as error:
