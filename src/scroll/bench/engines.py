@@ -142,8 +142,8 @@ def _dask(address: str) -> Iterator[None]:
         except TimeoutError:
             remedy = f"Start one with: dask worker {address} --nthreads 1"
             raise refusal("--engine", "have workers", f"none at {address}", remedy) from None
-        backend = import_module("joblib._dask").DaskDistributedBackend(client=client)
-        with parallel_config(backend=_away(backend), n_jobs=-1):
+        with parallel_config(backend="dask", client=client, n_jobs=-1) as config:
+            _away(config["backend"])
             yield
 
 

@@ -1,0 +1,84 @@
+"""Other libraries: each is declared, and only its public names are used."""
+
+import ast
+import sys
+from itertools import chain
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+try:
+    import tomllib
+except ImportError:  # Python 3.10
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+MODULES = {  # by distribution, where the names differ
+    "botorch": {"botorch", "gpytorch", "linear_operator"},
+    "dask": {"dask", "distributed"},
+    "pillow": {"PIL"},
+    "scikit-learn": {"sklearn"},
+    "transformers": {"transformers", "huggingface_hub"},
+}
+OURS = {"scroll"}
+# The public samplers of a gamma variable accept no generator.
+ALLOWED = {"torch._standard_gamma", "torch._higher_order_ops.while_loop.while_loop"}
+
+
+def imports(tree):
+    """Dotted names that a module imports from other libraries, and what it calls them."""
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {a.name: a.asname or a.name.partition(".")[0] for a in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found |= {f"{node.module}.{a.name}": a.asname or a.name for a in node.names}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            found |= {a.value: None for a in node.args[:1] if isinstance(a, ast.Constant)}
+    return found
+
+
+def names_of_others(tree):
+    """Dotted names of other libraries that a module uses."""
+    imported = imports(tree)
+    yield from imported
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            name = ast.unparse(node)
+            if name.partition(".")[0] in imported.values():
+                yield name
+
+
+def is_private(name):
+    library, *parts = name.split(".")
+    return library not in OURS and any(
+        part.startswith("_") and not part.endswith("__") for part in parts
+    )
+
+
+def test_only_public_names_of_other_libraries_are_used():
+    """Private names come and go between releases, whatever the declared ranges say."""
+    found = {}
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        names = {n for n in names_of_others(ast.parse(path.read_text())) if is_private(n)}
+        if names - ALLOWED:
+            found[path.relative_to(ROOT).as_posix()] = sorted(names - ALLOWED)
+    assert not found
+
+
+def test_private_names_are_found():
+    code = "import torch as t\nfrom sklearn.utils import _x\nt._C.f\nimport_module('joblib._dask')"
+    found = {name for name in names_of_others(ast.parse(code)) if is_private(name)}
+    assert found == {"sklearn.utils._x", "t._C", "t._C.f", "joblib._dask"}
+
+
+def test_every_imported_library_is_declared():
+    """A floor that nobody declares is whatever another library happens to bring."""
+    lines = chain(PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
+    declared = {Requirement(line).name for line in lines} | {"torchvision"}  # users bring it
+    known = {m for name in declared for m in MODULES.get(name, {name.replace("-", "_")})}
+    used = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        used |= {name.partition(".")[0] for name in imports(ast.parse(path.read_text()))}
+    assert used - known - OURS - sys.stdlib_module_names == set()
