@@ -106,7 +106,9 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
             weight = check_weights(sample_weight, codes)
             must(bool((weight > 0).sum() > 1), "sample_weight", "be positive for two rows", "fewer")
         folds = self._folds(len(codes)) if fraction else 0
-        rows = split(codes, y, weight, fraction, seed, labels=is_classifier(self), folds=folds)
+        numeric = np.array([column.kind == "numeric" for column in self.table_.columns])
+        labels = is_classifier(self)
+        rows = split(codes, y, weight, fraction, seed, labels, folds, numeric)
         return rows if by_class is None else weighed(rows, by_class[y])
 
     def _routing(self) -> str:

@@ -1,5 +1,4 @@
-"""Rows before training: weights as counts, an order that does not depend on how they came, and a
-part held out."""
+"""Rows before training: weights as counts, and which rows are held out."""
 
 from typing import Any, NamedTuple
 
@@ -7,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import must
+from .duplicates import held_out_together, ranks
 
 Array = NDArray[Any]
 
@@ -29,17 +29,27 @@ def split(
     seed: int,
     labels: bool,
     folds: int = 0,
+    numeric: Array | None = None,
 ) -> Split:
-    """A split that sees the rows as a set: shuffled or repeated rows give the same model.
+    """Split the rows as a set: their order, units and precision do not change the split.
 
-    Equal rows are held out together or not at all, so that none is tested on its own copy. Whole
-    weights are counts, as if the row stood there so often; others weigh its score. With `folds`
-    no part is held out, and each row has the number of one of them.
+    Args:
+        codes: the inputs, (N, D).
+        y: the targets, (N,) or (N, K).
+        weight: of each row. Whole weights are counts, as if the row were repeated so often; others
+            multiply its score.
+        fraction: of the rows to hold out; 0 holds none out.
+        seed: of the split.
+        labels: whether y holds labels; each class is then held out by its share.
+        folds: if positive, hold out no part, but give each row one of so many folds.
+        numeric: which columns hold numbers rather than categories, (D,); all by default.
+
+    Which rows with equal inputs stay together, `duplicates` decides.
     """
     rows = np.arange(len(codes))
     if weight is not None and not (weight > 0).all():  # as if they were not there
         there = weight > 0
-        found = split(codes[there], y[there], weight[there], fraction, seed, labels, folds)
+        found = split(codes[there], y[there], weight[there], fraction, seed, labels, folds, numeric)
         train = rows[there][found.train]
         same = found.held is found.train  # too few to hold any out: callers ask for it so
         return found._replace(train=train, held=train if same else rows[there][found.held])
@@ -47,9 +57,13 @@ def split(
         kept = weight
         if np.array_equal(kept, np.round(kept)) and kept.sum() <= 10 * len(kept) + 100:
             rows, weight = np.repeat(rows, kept.astype(int)), None
-    marks = _marks(codes, y)[rows]
-    rows = rows[np.argsort(marks, kind="stable")]
-    _, group = np.unique(np.sort(marks), return_inverse=True)
+    inputs = ranks(codes.T, len(codes))
+    records = ranks([inputs, *y.reshape(len(y), -1).T], len(y))
+    rows = rows[np.argsort(records[rows], kind="stable")]
+    largest = len(rows) * (0.5 / folds if folds else fraction / 2)
+    which = range(codes.shape[1]) if numeric is None else np.flatnonzero(numeric)
+    columns = [codes[:, j] for j in which]
+    group = held_out_together(inputs[rows], records[rows], columns, largest)
     rng = np.random.default_rng(seed)
     order = rng.permutation(group.max() + 1)[group]  # of the groups
     if folds:
@@ -64,11 +78,15 @@ def split(
 
 
 def _held(order: Array, labels: Array | None, fraction: float) -> Array:
-    """The first groups of each class, or of all, up to a share of its rows; one, if there are
-    three. A group that is too large for that stays with the training rows."""
+    """Return which rows are held out: the first groups of each class, or of all, up to a share.
+
+    A group that is too large for that stays with the training rows. One group is held out in any
+    case, if there are three.
+    """
     held = np.zeros(len(order), bool)
-    for label in [None] if labels is None else np.unique(labels):
-        (mine,) = np.nonzero(order >= 0 if label is None else labels == label)
+    stratum = np.zeros(len(order)) if labels is None else _majority(order, labels)
+    for label in np.unique(stratum):
+        (mine,) = np.nonzero(stratum == label)
         groups, sizes = np.unique(order[mine], return_counts=True)
         room = min(round(fraction * len(mine)), len(mine) - 2)
         taken = groups[np.cumsum(sizes) <= room]
@@ -80,14 +98,24 @@ def _held(order: Array, labels: Array | None, fraction: float) -> Array:
 
 
 def _folds(order: Array, labels: Array, folds: int) -> Array:
-    """A fold for each row, equal ones together, each class in equal shares."""
-    fold = np.zeros(len(order), np.int64)
-    for label in np.unique(labels):
-        (mine,) = np.nonzero(labels == label)
+    """Return the fold of each row: groups together, each class in equal shares."""
+    fold, stratum = np.zeros(len(order), np.int64), _majority(order, labels)
+    for label in np.unique(stratum):
+        (mine,) = np.nonzero(stratum == label)
         _, group, sizes = np.unique(order[mine], return_inverse=True, return_counts=True)
         middle = np.cumsum(sizes) - sizes / 2
         fold[mine] = (middle * folds / len(mine)).astype(np.int64)[group]
     return fold
+
+
+def _majority(group: Array, labels: Array) -> Array:
+    """Return the most frequent label of each row's group, (N,)."""
+    found, label = np.unique(labels, return_inverse=True)
+    pairs, counts = np.unique(group * len(found) + label, return_counts=True)
+    pairs = pairs[np.argsort(counts, kind="stable")]
+    most = np.zeros(group.max() + 1, np.int64)
+    most[pairs // len(found)] = pairs % len(found)  # the last one stands, the most frequent
+    return most[group]
 
 
 def weighed(rows: Split, by: Array) -> Split:
@@ -104,19 +132,6 @@ def _mean_one(weight: Array | None, rows: Array) -> Array | None:
         return None
     mine = weight[rows]
     return mine / mine.mean()
-
-
-def _marks(codes: Array, y: Array) -> Array:
-    """A number for each row, from its content alone; of a target its rank, which has no unit."""
-    mark = np.zeros(len(codes), np.uint64)
-    ranks = [np.unique(part, return_inverse=True)[1] for part in y.reshape(len(y), -1).T]
-    columns = [*codes.T, *ranks]
-    with np.errstate(over="ignore"):
-        for column in columns:
-            bits = np.ascontiguousarray(column, np.float64).view(np.uint64)
-            mark = (mark ^ bits ^ (bits >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15)
-            mark ^= mark >> np.uint64(32)
-    return mark
 
 
 def pair(eval_set: Any) -> Any:
