@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ._value import value
 from .beliefs import Belief, Moments
 from .covariances import Scaled, Spread
+from .draws import Draws
 from .factors import Gaussian
 from .families import FAMILIES
 
@@ -74,7 +75,9 @@ def fit_added(
         lr: their size.
     """
     mean = posterior.mean
-    spread = FAMILIES[family](tuple(mean.shape), 0.1 * mean.shape[-1] ** -0.5, 0.0, 16).to(mean)
+    with Draws(0, mean.dtype):
+        spread = FAMILIES[family](tuple(mean.shape), 0.1 * mean.shape[-1] ** -0.5, 0.0, 16)
+    spread.to(mean)
     log_noise = nn.Parameter(torch.zeros_like(noise))
     variables = [*spread.parameters(), log_noise]
 

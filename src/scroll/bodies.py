@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import silu
 
-from .chance import kept
+from .chance import bits, kept
 from .checks import axes, must, one_of, positive_int
+from .draws import Draws
 from .linalg import standardised
 
 ARCHITECTURES = ("relu", "relu+LN", "tanh", "tanh+LN")
@@ -230,7 +231,7 @@ class Matern(nn.Module):
             positive_int(name, number)
         self.inputs, self.features, self.replicates = inputs, width, axes(replicates)
         # The kernel's spectrum is a Student t with 5 degrees of freedom.
-        heavy = torch.distributions.Chi2(torch.tensor(5.0)).sample((*replicates, 1, width)) / 5
+        heavy = torch.distributions.Chi2(torch.full((), 5.0)).sample((*replicates, 1, width)) / 5
         normal = torch.randn(*replicates, inputs, width)
         self.register_buffer("directions", normal / heavy.sqrt())
         self.register_buffer("phases", 2 * torch.pi * torch.rand(*replicates, 1, width))
@@ -247,6 +248,9 @@ class Matern(nn.Module):
 class Stacked(nn.Module):
     """Any module as a body over a stack: its parameters get a replicate axis, its code is vmapped.
 
+    Random numbers that the module draws in training, such as those of `nn.Dropout`, follow from
+    the seeds of the replicates; on a GPU they come from torch's generator of that device.
+
     Args:
         module: (N, inputs) -> (N, features), without replicates and without state that a forward
             pass changes.
@@ -254,9 +258,13 @@ class Stacked(nn.Module):
         replicates: leading axes of independent copies.
     """
 
+    seeds: Tensor
+
     def __init__(self, module: nn.Module, features: int, replicates: tuple[int, ...] = ()):
         super().__init__()
-        self.features, self.replicates = features, axes(replicates)
+        self.features, self.replicates, self._calls = features, axes(replicates), 0
+        seeds = torch.zeros(replicates, dtype=torch.long)
+        self.register_buffer("seeds", seeds, persistent=False)
         self._names = [name for name, _ in (*module.named_parameters(), *module.named_buffers())]
         self.values = nn.ParameterList(
             nn.Parameter(p.detach().expand(*replicates, *p.shape).clone(), p.requires_grad)
@@ -279,5 +287,9 @@ class Stacked(nn.Module):
 
         for _ in self.replicates:
             one = torch.vmap(one, randomness="different")
-        fixed = [self.get_buffer(f"fixed_{i}") for i in range(self._fixed)]
-        return one([*self.values, *fixed], x)
+        values = [*self.values, *(self.get_buffer(f"fixed_{i}") for i in range(self._fixed))]
+        if not self.training or x.device.type != "cpu" or torch.compiler.is_compiling():
+            return one(values, x)
+        self._calls += 1
+        with Draws(int(bits(self._calls, *self.seeds.flatten().tolist()))):
+            return one(values, x)

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from math import sqrt
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ _DOUBLE = 11  # onnx.TensorProto.DOUBLE
 KEY = "scroll"  # of the metadata
 CENTRE, DEGREE = 3.75, 18  # of the polynomial for erfcx: 1e-13
 PARTS, ROUNDS, POLISH = 16, 6, 2  # of the search for a quantile: 16^-6 of its bracket, then Newton
+_ONE_AT_A_TIME = Lock()
 
 
 def export_onnx(
@@ -137,10 +139,13 @@ def _metadata(estimator: Any, levels: list[float]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Torch's exporter speaks of its own future, of which a user here has no choice."""
+    """Silence torch's exporter, which warns of its own future.
+
+    Filters and log levels belong to the process, so that one thread exports at a time.
+    """
     logs = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript")]
-    levels = [log.level for log in logs]
-    with warnings.catch_warnings():
+    with _ONE_AT_A_TIME, warnings.catch_warnings():
+        levels = [log.level for log in logs]
         warnings.simplefilter("ignore")
         for log in logs:
             log.setLevel(logging.ERROR)

@@ -49,11 +49,11 @@ class Recipe:
             positive_int("batch", self.batch)
 
 
-def pace(recipe: Recipe) -> Tensor:
-    """What the step size is multiplied with, step by step."""
+def pace(recipe: Recipe, like: Tensor) -> Tensor:
+    """Factors of the step size, one per step, in the precision and on the device of `like`."""
     if recipe.schedule == "constant":
-        return torch.ones(1)
-    done = torch.arange(recipe.steps) / recipe.steps
+        return torch.ones(1).to(like)
+    done = torch.arange(recipe.steps, dtype=like.dtype, device=like.device) / recipe.steps
     up, down = done / 0.1, (done - 0.1) / 0.9
     rising = 0.52 - 0.48 * (torch.pi * up).cos()  # from a 25th
     return torch.where(done < 0.1, rising, 0.5 + 0.5 * (torch.pi * down).cos())

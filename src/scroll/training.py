@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from .adam import Adam, Flat
-from .bodies import Dropout
+from .bodies import Dropout, Stacked
 from .checks import must, unchecked
+from .draws import Draws
 from .feeding import Feed, Rows
 from .recipe import Recipe as Recipe  # part of the loop's interface
 from .recipe import pace
@@ -84,15 +85,28 @@ def held_out_mse(network: Network, held: Rows) -> Tensor:
     return square.flatten(2).sum(-1).mean(-1) if square.dim() > 2 else square.mean(-1)
 
 
-def stack(make: Callable[[tuple[int, ...]], Network], seeds: Sequence[int]) -> Network:
-    """`make((R,))`, whose replicate r starts where `make(())` starts under seed r."""
-    with torch.random.fork_rng(devices=()):
+def stack(
+    make: Callable[[tuple[int, ...]], Network],
+    seeds: Sequence[int],
+    dtype: torch.dtype | None = None,
+) -> Network:
+    """`make((R,))`, where replicate r starts as `make(())` does after `torch.manual_seed(r)`.
+
+    The seeds are those of local generators: torch's own stays where it is.
+
+    Args:
+        make: makes a network with given leading axes of replicates.
+        seeds: one per replicate.
+        dtype: precision of the initial values; torch's default by default.
+    """
+    with Draws(0, dtype):
         together = make((len(seeds),))
-        for r, seed in enumerate(seeds):
-            torch.manual_seed(seed)
-            put(together, r, make(()))
+    for r, seed in enumerate(seeds):
+        with Draws(seed, dtype):
+            one = make(())
+        put(together, r, one)
     for module in together.modules():
-        if isinstance(module, Dropout):
+        if isinstance(module, Dropout | Stacked):
             module.seeds.copy_(torch.tensor(seeds))
     return together
 
@@ -209,7 +223,7 @@ class Stack:
         flat, body = Flat(self.now, count, like), {id(p) for p in self.now.body.parameters()}
         pull = flat.spread([2 * recipe.decay * (id(p) in body) for p in flat.parameters])
         shrink = flat.spread([recipe.weight_decay * (id(p) in body) for p in flat.parameters])
-        self.adam = Adam(flat, lr, pull, shrink, pace(recipe).to(lr))
+        self.adam = Adam(flat, lr, pull, shrink, pace(recipe, lr))
         self.kept, self.mean = flat.values.clone(), flat.values.clone()
         self.best = torch.full((count,), torch.inf, dtype=like.dtype, device=like.device)
         self.index = torch.arange(count, device=like.device)

@@ -79,7 +79,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
             seen=held is None and rows.held is rows.train,
             fold=None if rows.fold is None else torch.from_numpy(rows.fold).to(device),
         )
-        with self._progress(plan) as watch, unchecked(), single_precision():
+        with self._progress(plan) as watch, unchecked():
             trained = partial(fit, routing=self._routing()) if rows.fold is None else cross
             found, tried = trained(
                 data,
@@ -122,8 +122,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         for part in found:
             part.network.cpu()
             part.bound.to("cpu")
-        with single_precision():
-            model = Model(spec, self.body if isinstance(self.body, nn.Module) else None)
+        model = Model(spec, self.body if isinstance(self.body, nn.Module) else None)
         model.encoder = encoder
         for buffer, value in zip((model.shift, model.scale, model.rates), units, strict=True):
             buffer.copy_(torch.as_tensor(value))
@@ -299,17 +298,6 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
 
 def _weights(weight: Array | None, device: torch.device) -> Tensor | None:
     return None if weight is None else torch.from_numpy(weight).float().to(device)
-
-
-@contextmanager
-def single_precision() -> Iterator[None]:
-    """New parameters in float32, whatever torch's default is: the encoder gives no other."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float32)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 def _holds_text(X: Any) -> bool:

@@ -261,7 +261,11 @@ def fresh(
     start: Callable[[Any], None],
 ) -> Network:
     """A stack as it starts, in the rows' precision, whatever torch's default is."""
-    new = stack(lambda lead: Network(body.make(lead), head(body.features, lead)), seeds)
+
+    def make(lead: Lead) -> Network:
+        return Network(body.make(lead), head(body.features, lead))
+
+    new = stack(make, seeds, data.x.dtype)
     with torch.no_grad():
         start(new.head)
     return new.to(data.x)

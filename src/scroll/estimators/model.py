@@ -15,6 +15,7 @@ from ..beliefs import Moments
 from ..blending import blend, lapsed
 from ..checks import must, one_of
 from ..covariances import Diag, Scaled
+from ..draws import Draws
 from ..head import Head
 from ..heads import ClassificationHead, CountHead, OrdinalHead, RegressionHead
 from ..predictive import Categorical, Ordered
@@ -102,8 +103,9 @@ class Part(nn.Module):
     def __init__(self, spec: Spec, found: Candidate, routes: list[str]):
         super().__init__()
         members, self.routes = len(routes), routes
-        self.body = found.make((members,))
-        self.head = spec.head(found.features, (members,))
+        with Draws(0):  # initial values only, which `put` or a file's state replaces
+            self.body = found.make((members,)).float()
+            self.head = spec.head(found.features, (members,)).float()
         likelihood: Any = self.head.likelihood
         latents = likelihood.latents
         self.readout = Readout(likelihood, members, latents, found.features)

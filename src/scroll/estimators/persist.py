@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from ..archive import Unreadable, pack, unpack
 from ..atomic import write
 from ..checks import must, refusal
-from .base import single_precision
 from .classifier import ScrollClassifier
 from .contents import contents, contradiction
 from .model import Model, Spec, declared
@@ -144,8 +143,7 @@ def _model(saved: Saved, spec: Spec, body: nn.Module | None) -> Model:
         got = " ".join(str(error).split())[:200].rstrip(".")
         raise _foreign(saved.path, f"one that cannot be built: {got}") from error
     if wrong is None:
-        with single_precision():
-            model = Model(spec, body)
+        model = Model(spec, body)
         wrong = _mismatch(model.state_dict(), saved.tensors)
     if wrong is not None:
         raise _foreign(saved.path, f"one that does not fit together: {wrong}", remedy)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ..bodies import ARCHITECTURES, MLP, Matern, Stacked, Tabular
 from ..checks import must, refusal
+from ..draws import Draws
 from ..training import Recipe
 
 Lead = tuple[int, ...]
@@ -151,7 +152,7 @@ def _users(module: nn.Module, plain: int) -> Candidate:
     """The user's module, started anew for each member where its layers know how to."""
     module = copy.deepcopy(module).float()  # the user's stays as it is
     try:
-        with torch.no_grad():
+        with torch.no_grad(), Draws(0):
             shape = tuple(module(torch.zeros(2, plain, dtype=torch.float32)).shape)
     except RuntimeError as error:
         raise refusal(
