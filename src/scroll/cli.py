@@ -183,7 +183,9 @@ def fit(
         Path | None, typer.Option("--eval", help="A table to stop and choose by.")
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same model.")] = 0,
-    max_steps: Annotated[int, typer.Option(help="Of training, at most.")] = 3000,
+    max_steps: Annotated[
+        int | None, typer.Option(help="Training steps, at most; the recipe's own by default.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")] = False,
     as_json: Json = False,
 ) -> None:

@@ -24,6 +24,7 @@ from .blending import CountMixture
 from .checks import must, one_of, refusal
 from .estimators import ScrollClassifier, ScrollRegressor, persist
 from .estimators.model import COUNTS
+from .estimators.outliers import OutlyingTarget, describe
 from .estimators.regressor import counted, whole
 from .estimators.table import Table, listed
 from .predictive import Count, Mixture, Normal, Ordered
@@ -80,6 +81,10 @@ def fit(
     make: Any = ScrollClassifier if taken == "classification" else ScrollRegressor
     model = make(body=_body(body), **parameters)
     weights = numbers(frame, [weight], train) if weight else None
+    if taken == "regression":
+        _note_outliers(y, targets, train, likelihood, note)
+        if held is not None and pair is not None:
+            _note_outliers(pair[1], targets, held, likelihood, note)
     with _heard(note):
         model.fit(x, y, sample_weight=weights, eval_set=pair)
     if parameters.get("ordered") is True and y.dtype.kind == "U":
@@ -96,9 +101,21 @@ def _heard(note: Note) -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    said = (str(told.message) for told in caught if issubclass(told.category, UserWarning))
+    advice = [told for told in caught if issubclass(told.category, UserWarning)]
+    # Outlying targets are named by their row in the file.
+    said = (str(told.message) for told in advice if told.category is not OutlyingTarget)
     for words in dict.fromkeys(said):
         note(words)
+
+
+def _note_outliers(y: Any, targets: Sequence[str], path: Path, likelihood: str, note: Note) -> None:
+    """Name targets that are likely to be errors, by their row in the file."""
+    least = 1.0 if likelihood in COUNTS else 0.0
+    for name, column in zip(targets, y.reshape(len(y), -1).T, strict=True):
+        where = f"of {path}, column {name!r}".replace("{", "{{").replace("}", "}}")
+        said = describe(column, f"{{1:g}} in row {{0}} {where}", least, first=1)
+        if said:
+            note(said)
 
 
 def _aside(

@@ -2,6 +2,7 @@
 
 from .advice import CollapsedNoise, UnseenGap
 from .classifier import ScrollClassifier
+from .outliers import OutlyingTarget
 from .regressor import ScrollRegressor
 
-__all__ = ["CollapsedNoise", "ScrollClassifier", "ScrollRegressor", "UnseenGap"]
+__all__ = ["CollapsedNoise", "OutlyingTarget", "ScrollClassifier", "ScrollRegressor", "UnseenGap"]

@@ -90,6 +90,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
                 watch=watch,
                 start=lambda head: self._start(head, data.y),
             )
+        _require_finite_scores(found)
         for part in found:
             collapsed(part.network.head, part.bound, part.routes, self.routing)
         parts = [(part.body, part.routes) for part in found]
@@ -294,6 +295,18 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = True
         tags.non_deterministic = False
         return tags
+
+
+def _require_finite_scores(found: list[Members]) -> None:
+    """Refuse members that could not be judged: nothing says that they were trained at all."""
+    scores = [score for part in found for score in part.scores]
+    must(
+        bool(np.isfinite(scores).all()),
+        "y",
+        "have a finite score on the held-out rows",
+        scores,
+        "Look for errors among the largest targets and inputs, or lower learning_rate.",
+    )
 
 
 def _weights(weight: Array | None, device: torch.device) -> Tensor | None:

@@ -11,9 +11,12 @@ from torch import Tensor
 from ..checks import must, one_of, refusal
 from ..predictive import Mixture
 from .base import Array, Scroll
+from .outliers import warn_of_outliers
 from .recipes import Body, Plan
 from .rows import pair
 from .validation import check_target
+
+FARTHEST = 1e8  # standard deviations from the mean that training sees of a target
 
 
 class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
@@ -95,6 +98,10 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         target = self._checked(y)
         held = pair(eval_set)
         later = None if held is None else (held[0], self._checked(held[1]))
+        unit = 0.0 if self.likelihood == "gaussian" else 1.0
+        warn_of_outliers(target, least=unit)
+        if later is not None:
+            warn_of_outliers(later[1], "eval_set[1]", unit)
         self._fit(X, target, sample_weight, later)
         return self
 
@@ -109,8 +116,9 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         except (TypeError, ValueError) as error:
             raise refusal("y", "hold numbers", f"others ({error})") from error
         most = np.abs(target).max(initial=0.0)
-        far = "Give it in other units."
-        must(most < 1e150 and not 0 < most < 1e-150, "y", "lie within 1e150", f"{most:g}", far)
+        within = most < 1e150 and not 0 < most < 1e-150
+        got, remedy = f"{most:g} as its largest absolute value", "Give it in other units."
+        must(within, "y", "be zero or lie between 1e-150 and 1e150", got, remedy)
         if target.ndim == 2 and target.shape[1] == 1:
             from sklearn.utils.validation import column_or_1d
 
@@ -144,7 +152,8 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         still = (y == y[:1]).all(0) & (np.abs(unit) < 1e-3).all(0)
         if np.any(still):  # nothing to learn but that it is constant: a spread of one, in its unit
             unit = np.where(still, np.random.default_rng(seed).normal(size=unit.shape), unit)
-        return torch.from_numpy(unit).float()
+        # Their squares must be finite in single precision. `warn_of_outliers` has named such rows.
+        return torch.from_numpy(unit.clip(-FARTHEST, FARTHEST)).float()
 
     def _folds(self, rows: int) -> int:
         """All members hold out the same rows; a posterior takes them in afterwards."""

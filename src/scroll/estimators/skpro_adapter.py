@@ -49,9 +49,9 @@ class ScrollProba(BaseProbaRegressor):  # type: ignore[misc]
         beta: float = 0.0,
         recipe: str = "default",
         body: Body = "auto",
-        max_steps: int = 3000,
-        batch_size: int = 256,
-        learning_rate: float = 5e-3,
+        max_steps: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
         validation_fraction: float = 0.2,
         random_state: Any = None,
     ):

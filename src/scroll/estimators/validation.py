@@ -12,6 +12,9 @@ from ..checks import must
 
 Array = NDArray[Any]
 
+HUGE = 1e100  # weights beyond which a sum of their squares overflows
+ALONE = 1e-9  # share of the largest weight that the others need together
+
 
 def check_columns(estimator: Any, X: Any, reset: bool) -> None:
     """Record the number and names of the columns of X, or compare them with the recorded ones."""
@@ -31,7 +34,7 @@ def check_weights(sample_weight: Any, rows: Any) -> Array:
     weight: Array = check_array(
         sample_weight,
         ensure_2d=False,
-        dtype=[np.float64, np.float32],
+        dtype=np.float64,
         order="C",
         input_name="sample_weight",
     )
@@ -41,4 +44,15 @@ def check_weights(sample_weight: Any, rows: Any) -> Array:
     positive = bool(weight[low] >= 0)
     must(positive, "sample_weight", "be zero or positive", f"{weight[low]:g} in row {low}")
     must(bool(weight.any()), "sample_weight", "be positive for two rows", "zero for all rows")
+    top = int(weight.argmax())
+    if weight[top] > HUGE:  # no counts of rows; their sum may overflow
+        weight = weight / weight[top]
+    others = float(np.delete(weight, top).sum())
+    must(
+        others == 0 or others > ALONE * weight[top],
+        "sample_weight",
+        "leave more than one row a say",
+        f"{float(np.asarray(sample_weight)[top]):g} in row {top}, beside which all others vanish",
+        "Lower it, or drop the others.",
+    )
     return weight
