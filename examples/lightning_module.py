@@ -69,7 +69,6 @@ class Forecast(lightning.LightningModule):
 
 trainer = {"accelerator": "cpu", "max_epochs": 8, "logger": False, "enable_progress_bar": False}
 trainer |= {"enable_checkpointing": False, "enable_model_summary": False}
-trainer |= {"inference_mode": False}  # a count's likelihood is found by derivatives
 heads = {"scroll": {"likelihood": "negbinomial"}, "Poisson network": {"covariance": "none"}}
 for name, how in heads.items():
     torch.manual_seed(0)

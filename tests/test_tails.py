@@ -212,13 +212,24 @@ def test_the_logit_of_a_wide_latent(var, sign):
         right(at.var.grad, toward / z / (2 * mpf(var)))
 
 
-def test_inference_mode_is_refused_in_words():
-    """A mode is found by derivatives, which it forbids."""
+def test_counts_and_the_logit_work_in_inference_mode():
     from scroll import CountHead
 
-    head = CountHead(2)
+    psi, y = torch.ones(3, 2), torch.tensor([0, 1, 1])
+    for head in (CountHead(2), CountHead(2, "negbinomial"), ClassificationHead(2, 2, "logit")):
+        with torch.no_grad():
+            want = head(psi).log_prob(y)
+        with torch.inference_mode():
+            torch.testing.assert_close(head(psi).log_prob(y), want)
+
+
+def test_inference_mode_is_refused_in_words_for_a_users_factor():
+    """Its mode is found by differentiation, which inference mode forbids."""
+    from scroll import Head
+    from scroll.factors import Bounded
+    from scroll.likelihoods import AnyLikelihood
+
+    head = Head(2, AnyLikelihood(Bounded(lambda y, f: -(y - f).abs())))
     psi, y = torch.ones(3, 2), torch.tensor([0.0, 1.0, 2.0])
-    with torch.no_grad():
-        head(psi).log_prob(y)
     with torch.inference_mode(), pytest.raises(RuntimeError, match=r"be off .* torch\.no_grad"):
         head(psi).log_prob(y)

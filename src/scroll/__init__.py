@@ -8,12 +8,13 @@ from .head import Head
 from .heads import ClassificationHead, CountHead, OrdinalHead, RegressionHead
 from .objectives import METHODS, Objective
 from .prior_gradient import PriorGradient
-from .refit import Refit, refit
+from .refit import Refit
 from .routes import Problem
 
 if TYPE_CHECKING:
     from .estimators import ScrollClassifier, ScrollRegressor
     from .estimators.persist import load
+    from .refit import refit  # at run time `scroll.refit` is the module, which can be called
 
 __version__ = "0.1.0"
 
@@ -22,8 +23,13 @@ _LATE = {"ScrollClassifier": "estimators", "ScrollRegressor": "estimators",
 _MODULES = ("checkpoint", "distributed", "plots")
 
 
+def __dir__() -> list[str]:
+    """List the names that `__getattr__` imports on first use, too, without importing them."""
+    return sorted({*globals(), *_LATE, *_MODULES})
+
+
 def __getattr__(name: str) -> Any:
-    """The estimators and some modules, imported when asked for: scikit-learn takes a second."""
+    """Import the estimators and some modules on first use: scikit-learn takes a second."""
     from importlib import import_module
 
     if name in _MODULES:

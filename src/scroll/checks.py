@@ -12,6 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+LARGEST_COUNT = 1e12  # the variance of such counts fits in float32: see factors.confined
+LARGE_COUNTS = "Count in thousands or millions, or model them as real numbers."
+
 _values_checked: ContextVar[bool] = ContextVar("scroll_values_checked", default=True)
 
 
@@ -36,6 +39,14 @@ def unchecked() -> Iterator[None]:
 def looking() -> bool:
     """True if values may be checked here."""
     return not torch.compiler.is_compiling() and _values_checked.get()
+
+
+def known(ok: Tensor) -> bool:
+    """`ok` as a bool; True where it has no value to look at: inside vmap, and on meta."""
+    try:
+        return bool(ok)
+    except RuntimeError:
+        return True
 
 
 def refusal(
@@ -127,7 +138,7 @@ def finite(name: str, x: Tensor) -> None:
     """Every element of `x` is real and finite; the sum is asked first, because that is cheap."""
     if x.is_complex():
         raise refusal(name, "be real", x.dtype, error=TypeError)
-    if looking() and not bool(x.sum().isfinite()):
+    if looking() and not known(x.sum().isfinite()):
         bad = ~x.isfinite()
         first = bad.nonzero()[0].tolist() if bool(bad.any()) else []
         must(
@@ -156,18 +167,19 @@ def shaped(y: Tensor, shape: torch.Size, name: str = "y") -> None:
         raise refusal(name, want, tuple(y.shape), remedy)
 
 
-def counts(y: Tensor) -> None:
-    """`y` holds whole numbers, zero or more."""
+def counts(y: Tensor, largest: float) -> None:
+    """`y` holds whole numbers, from zero to `largest`."""
     finite("y", y)
-    if looking():
-        bad = (y < 0) | (y != y.floor() if y.is_floating_point() else False)
-        must(
-            not bool(bad.any()),
-            "y",
-            "hold counts 0, 1, 2, ...",
-            f"{y[bad].flatten()[:3].tolist()}",
-            "Use RegressionHead for measurements.",
-        )
+    if not looking():
+        return
+    bad = (y < 0) | (y != y.floor() if y.is_floating_point() else False)
+    if not known(~bad.any()):
+        remedy = "Use RegressionHead for measurements."
+        raise refusal("y", "hold counts 0, 1, 2, ...", y[bad].flatten()[:3].tolist(), remedy)
+    if y.numel() and not known(y.max() <= largest):
+        most = y.max().item()
+        remedy = f"Make the head with largest={most:g}." if most <= LARGEST_COUNT else LARGE_COUNTS
+        raise refusal("y", f"hold counts up to {largest:g}", f"{most:g}", remedy)
 
 
 def labels(y: Tensor, rows: torch.Size, count: int, kind: str = "classes") -> Tensor:
@@ -180,10 +192,9 @@ def labels(y: Tensor, rows: torch.Size, count: int, kind: str = "classes") -> Te
     if y.is_floating_point() or y.is_complex():
         remedy = "Convert it with y.long()."
         raise refusal("y", "hold integer labels", y.dtype, remedy, TypeError)
-    if looking():
+    if looking() and y.numel() and not known(((y >= 0) & (y < count)).all()):
         low, high = (int(t) for t in y.aminmax())
-        if low < 0 or high >= count:
-            want = f"hold labels 0..{count - 1} for {count} {kind}"
-            remedy = "Subtract 1." if (low, high) == (1, count) else ""
-            raise refusal("y", want, f"labels {low}..{high}", remedy)
+        want = f"hold labels 0..{count - 1} for {count} {kind}"
+        remedy = "Subtract 1." if (low, high) == (1, count) else ""
+        raise refusal("y", want, f"labels {low}..{high}", remedy)
     return y.long()

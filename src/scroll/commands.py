@@ -20,14 +20,13 @@ import torch
 
 from . import sheets
 from .atomic import write
-from .blending import CountMixture
 from .checks import must, one_of, refusal
 from .estimators import ScrollClassifier, ScrollRegressor, persist
 from .estimators.model import COUNTS
 from .estimators.outliers import OutlyingTarget, describe
 from .estimators.regressor import counted, whole
 from .estimators.table import Table, listed
-from .predictive import Count, Mixture, Normal, Ordered
+from .predictive import Count, CountMixture, Mixture, Normal, Ordered
 from .scoring import of_labels, of_numbers
 from .sheets import Note, classes, free, kind_of, library, matched, numbers, order, positions, read
 

@@ -6,6 +6,8 @@ Beta(r, k + 1) one. Where the belief is wider than X, P(y <= k) = E Phi((X - mea
 smooth integral; where it is narrower, E P(y <= k | f) is.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
@@ -22,9 +24,32 @@ def count_cdf(factor: Counting, k: Tensor, at: Moments) -> Tensor:
     """P(y <= k), k = 0, 1, ... (..., N)."""
     width = (1 / (k + 1) + _extra(factor)).sqrt()  # of X, about
     wide = at.var.sqrt() > width
-    over_f = expect(lambda f: _given_f(factor, k, f), *at)
-    over_x = _over_threshold(factor, k, at, width)
-    return torch.where(wide, over_x, over_f).clamp(0, 1)
+    # Each integral takes 300 nodes per row: skip the one that no row needs.
+    if bool(wide.all()):
+        return _over_threshold(factor, k, at, width).clamp(0, 1)
+    over_f = expect(lambda f: _given_f(factor, k, f), *at, order=121, reach=9.0)
+    if bool(wide.any()):
+        over_f = torch.where(wide, _over_threshold(factor, k, at, width), over_f)
+    return over_f.clamp(0, 1)
+
+
+def search(cdf: Callable[[Tensor], Tensor], mean: Tensor, std: Tensor, q: Tensor) -> Tensor:
+    """The least count k with cdf(k) >= q, of a y with this mean and deviation, in float64.
+
+    It lies between the bounds that mean and deviation set on any y (Cantelli). While the ends are
+    far apart their geometric middle is tried, then the arithmetic one: about 10 and at most 60
+    evaluations of the cdf, whatever the counts are.
+    """
+    most = torch.finfo(mean.dtype).max / 4
+    low = (mean - std * ((1 - q) / q).sqrt()).floor().clamp(min=0) - 1  # cdf(low) < q
+    high = (mean + std * (q / (1 - q)).sqrt()).ceil().clamp(max=most)  # q <= cdf(high)
+    while bool((high - low > 1 + 1e-12 * high).any()):
+        far = high > 4 * low + 8
+        middle = torch.where(far, (low + 1).sqrt() * (high + 1).sqrt(), low + (high - low) / 2)
+        middle = torch.minimum(torch.maximum(middle.floor(), low + 1), high)
+        reached = cdf(middle) >= q
+        low, high = torch.where(reached, low, middle), torch.where(reached, middle, high)
+    return high
 
 
 def _extra(factor: Counting) -> Tensor | float:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from .agreement import Group, agree, caught, ranks
 from .checks import must, refusal, tensor, whole
+from .factors import Confined
 from .head import Head
 from .objectives import spread_power
 from .refit import Refit, checked
@@ -219,7 +220,9 @@ def _kind(head: Head) -> dict[str, object]:
     if not isinstance(head, Head):
         return dict.fromkeys((*plain, *others))
     model, floor = head.likelihood, getattr(head.family, "floor", None)
-    names = (type(model).__name__, type(model.factor()).__name__, intercept(head))
+    factor = model.factor()
+    factor = factor.base if isinstance(factor, Confined) else factor
+    names = (type(model).__name__, type(factor).__name__, intercept(head))
     # its functions by name: where they lie in memory is a process's own
     parts = [getattr(part, "__qualname__", "") for part in vars(head.objective).values()]
     found = (model.latents, names, head.log_alpha.dtype, floor, parts)

@@ -20,11 +20,10 @@ from numpy.polynomial import Chebyshev, Polynomial
 from torch import Tensor, nn
 
 from .atomic import write
-from .blending import CountMixture
 from .checks import must, refusal
 from .estimators.model import COUNTS, Model, summary
 from .export_counts import quantiles as count_quantiles
-from .predictive import Count, Mixture
+from .predictive import Count, CountMixture, Mixture
 
 _DOUBLE = 11  # onnx.TensorProto.DOUBLE
 KEY = "scroll"  # of the metadata

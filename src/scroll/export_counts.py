@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .blending import CountMixture
 from .factors import NegativeBinomial
-from .predictive import Count
+from .predictive import Count, CountMixture
 
 NODES = 130, 70  # on either side of a rule's centre
 SPACING = 0.1  # of the nodes under a count's distribution function, in asinh: 1e-6

@@ -13,6 +13,7 @@ from .beliefs import Belief, Moments
 from .checks import (
     axes,
     finite,
+    known,
     looking,
     must,
     not_negative,
@@ -174,7 +175,7 @@ class Head(nn.Module):
         tensor("weight", weight)
         shaped(weight, psi.shape[:-1], "weight")
         finite("weight", weight)
-        sound = not looking() or bool((weight >= 0).all())
+        sound = not looking() or known((weight >= 0).all())
         must(sound, "weight", "be zero or positive", "negative ones")
 
     @full_precision
@@ -213,7 +214,7 @@ class Head(nn.Module):
         if self.mean is not None and self.family is not None:
             return Belief(self.mean, self.family())
         must(
-            not looking() or bool(self.conditioned),
+            not looking() or known(self.conditioned),
             "head",
             "be given the training data before it predicts with a bound belief",
             f"method {self.method!r} without it",

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .checks import must, one_of, positive_int
+from .checks import LARGEST_COUNT, must, one_of, positive_int
 from .head import Head
 from .likelihoods import (
     Binary,
@@ -152,6 +152,8 @@ class CountHead(Head):
     Args:
         likelihood: "poisson" or "negbinomial".
         concentration: where the negative binomial's concentration starts.
+        largest: largest count in training, at most 1e12. The predictive mean stays below 10 times
+            it, whatever the features are; larger counts are refused.
     """
 
     def __init__(
@@ -162,12 +164,13 @@ class CountHead(Head):
         method: str | Objective = "scroll",
         *,
         concentration: float = 1.0,
+        largest: float = LARGEST_COUNT,
         replicates: Replicates = (),
         **head: Any,
     ):
         super().__init__(
             in_features,
-            CountLikelihood(likelihood, concentration, replicates),
+            CountLikelihood(likelihood, concentration, replicates, largest),
             covariance=covariance,
             method=method,
             replicates=replicates,

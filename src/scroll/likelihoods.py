@@ -12,9 +12,21 @@ from torch.nn.functional import softplus
 from torch.special import log_ndtr, ndtri
 
 from .beliefs import Moments
-from .checks import axes, counts, finite, labels, must, one_of, positive, shaped
+from .checks import (
+    LARGE_COUNTS,
+    LARGEST_COUNT,
+    axes,
+    counts,
+    finite,
+    labels,
+    must,
+    one_of,
+    positive,
+    shaped,
+)
 from .factors import (
     BernoulliLogit,
+    Confined,
     Factor,
     Gaussian,
     NegativeBinomial,
@@ -22,6 +34,7 @@ from .factors import (
     Poisson,
     Probit,
 )
+from .factors.confined import concentration, confined
 from .predictive import Categorical, Count, Implied, Normal, Ordered
 
 Replicates = tuple[int, ...]
@@ -194,29 +207,47 @@ class OrdinalLikelihood(nn.Module):
 
 
 class CountLikelihood(nn.Module):
-    """y = 0, 1, 2, ..., rate exp f: Poisson, or negative binomial of learned concentration."""
+    """y = 0, 1, 2, ..., rate exp f: Poisson, or negative binomial of learned concentration.
+
+    Args:
+        kind: "poisson" or "negbinomial".
+        concentration: where the negative binomial's concentration starts.
+        replicates: leading axes of independent copies.
+        largest: largest count in training; the predictive mean stays below 10 times it.
+    """
 
     latents = 1
 
     def __init__(
-        self, kind: str = "poisson", concentration: float = 1.0, replicates: Replicates = ()
+        self,
+        kind: str = "poisson",
+        concentration: float = 1.0,
+        replicates: Replicates = (),
+        largest: float = LARGEST_COUNT,
     ):
         super().__init__()
         one_of("likelihood", kind, ("poisson", "negbinomial"))
+        positive("largest", largest)
+        fits = 1 <= largest <= LARGEST_COUNT
+        must(fits, "largest", f"lie between 1 and {LARGEST_COUNT:g}", largest, LARGE_COUNTS)
+        self.largest = float(largest)
         self.log_concentration = (
             _log_parameter("concentration", concentration, (*axes(replicates), 1))
             if kind == "negbinomial"
             else None
         )
 
-    def factor(self) -> Poisson | NegativeBinomial:
+    def factor(self) -> Confined:
+        return Confined(self._base(), self.largest)
+
+    def _base(self) -> Poisson | NegativeBinomial:
         if self.log_concentration is None:
             return Poisson()
-        return NegativeBinomial(self.log_concentration.exp())
+        return NegativeBinomial(concentration(self.log_concentration))
 
     def encode(self, y: Tensor, rows: Size) -> Tensor:
         shaped(y, rows)
-        counts(y)
+        counts(y, self.largest)
         return y.unsqueeze(-2)
 
     def regress(self, y: Tensor, rows: Size) -> Tensor:
@@ -224,7 +255,7 @@ class CountLikelihood(nn.Module):
 
     def predict(self, at: Moments, noise: Tensor | None = None) -> Count:
         _own_predictive_only(noise)
-        factor = self.factor()
+        factor, at = self._base(), confined(at, self.largest)
         if isinstance(factor, NegativeBinomial):
             factor = NegativeBinomial(factor.concentration[..., 0])
         return Count(factor, at.mean[..., 0, :], at.var[..., 0, :])

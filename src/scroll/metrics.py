@@ -12,9 +12,8 @@ from torch import Generator, Tensor
 from torch.special import ndtr
 
 from ._value import cast
-from .blending import CountMixture
 from .checks import labels, must, positive_int, refusal
-from .predictive import Count, Mixture, Normal, Ordered
+from .predictive import Count, CountMixture, Mixture, Normal, Ordered
 
 LEVELS = tuple(round(0.05 * k, 2) for k in range(1, 20))
 BLOCKS = 256  # terms of a sum over counts, on each side of y

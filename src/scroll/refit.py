@@ -4,12 +4,17 @@ A freed belief predicts well but no longer says what it has not seen. Binding it
 posterior again, at test time, gives that back: leverage, an out-of-distribution score, the
 epistemic part of the variance, functions to sample. Only sums over the data are kept, in
 float64, so more data can be added at any time.
+
+The module itself can be called: `scroll.refit(head, psi, y)` is `scroll.refit.refit(head, psi, y)`.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from inspect import signature
 from itertools import repeat
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -327,3 +332,13 @@ def checked(head: Head, hyper: str = "evidence") -> None:
         "be 'evidence' for a likelihood that has no Gaussian noise",
         repr(hyper),
     )
+
+
+class _CallableModule(ModuleType):
+    """`import scroll.refit` gives this module, and `scroll.refit(...)` calls its function."""
+
+    __call__ = staticmethod(refit)
+    __signature__ = signature(refit)  # inspect would leave out the first argument
+
+
+sys.modules[__name__].__class__ = _CallableModule

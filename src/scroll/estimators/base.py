@@ -16,13 +16,13 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from .._value import cast
-from ..checks import must, not_negative, one_of, positive, positive_int, unchecked
+from ..checks import LARGEST_COUNT, must, not_negative, one_of, positive, positive_int, unchecked
 from ..training import Watch
 from .advice import collapsed, unseen
 from .crossing import cross
 from .encoder import Encoder
 from .fitting import Data, Members, fit, rates
-from .model import Model, Spec
+from .model import COUNTS, Model, Spec
 from .recipes import FEW, LABELS, Plan, default, paper
 from .rows import Split, _mean_one, split, weighed
 from .table import Table
@@ -211,6 +211,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
             bias=plan.bias,
             floor=plan.floor,
             noise=plan.noise,
+            largest=max(1.0, float(y.max())) if self._likelihood() in COUNTS else LARGEST_COUNT,
         )
 
     @contextmanager

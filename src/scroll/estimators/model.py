@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..added import Added
 from ..beliefs import Moments
 from ..blending import blend, lapsed
-from ..checks import must, one_of
+from ..checks import LARGEST_COUNT, must, one_of
 from ..covariances import Diag, Scaled
 from ..draws import Draws
 from ..head import Head
@@ -50,6 +50,7 @@ class Spec:
     bias: bool = True
     floor: float = 1e-6
     noise: float = 0.5
+    largest: float = LARGEST_COUNT  # count in training, which bounds the predictive mean of counts
 
     def head(self, features: int, lead: Lead) -> Head:
         """A head for the likelihood."""
@@ -58,7 +59,7 @@ class Spec:
         if self.likelihood == "gaussian":
             return RegressionHead(features, self.outputs, noise=self.noise, bias=self.bias, **how)
         if self.likelihood in COUNTS:
-            return CountHead(features, self.likelihood, **how)
+            return CountHead(features, self.likelihood, largest=self.largest, **how)
         if self.likelihood == "ordinal":
             return OrdinalHead(features, self.outputs, **how)
         kind = "probit" if self.probit else self.likelihood

@@ -8,7 +8,7 @@ import torch
 from sklearn.base import RegressorMixin
 from torch import Tensor
 
-from ..checks import must, one_of, refusal
+from ..checks import LARGE_COUNTS, LARGEST_COUNT, must, one_of, refusal
 from ..predictive import Mixture
 from .base import Array, Scroll
 from .outliers import warn_of_outliers
@@ -147,7 +147,7 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
 
     def _target(self, y: Array, shift: Any, scale: Any, seed: int) -> Tensor:
         if self.likelihood != "gaussian":
-            return torch.from_numpy(y).float()
+            return torch.from_numpy(y.astype(np.float32))
         unit = (y - shift) / scale
         still = (y == y[:1]).all(0) & (np.abs(unit) < 1e-3).all(0)
         if np.any(still):  # nothing to learn but that it is constant: a spread of one, in its unit
@@ -248,6 +248,10 @@ def counted(y: Array, name: str = "y", first: int = 0, where: str = "") -> None:
     if bad.any():
         got = f"{y[bad.argmax()]:g} in row {bad.argmax() + first}{where}"
         raise refusal(name, "hold counts 0, 1, 2, ...", got, "Measurements are 'gaussian'.")
+    large = y > LARGEST_COUNT
+    if large.any():
+        got = f"{y[large.argmax()]:g} in row {large.argmax() + first}{where}"
+        raise refusal(name, f"hold counts up to {LARGEST_COUNT:g}", got, LARGE_COUNTS)
 
 
 def whole(counts: Array) -> Array:

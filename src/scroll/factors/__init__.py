@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..beliefs import Moments
 from .bounded import Bounded
+from .confined import Confined
 from .count import NegativeBinomial, Poisson
 from .gaussian import Gaussian
 from .ordinal import Ordinal
@@ -34,6 +35,7 @@ class Factor(Protocol):
 __all__ = [
     "BernoulliLogit",
     "Bounded",
+    "Confined",
     "Factor",
     "Gaussian",
     "NegativeBinomial",

@@ -18,13 +18,27 @@ class Poisson:
     def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
         """y f - exp f - log y!, written about exp f = y, where large terms cancel."""
         y = y.to(f.dtype)
-        mode = y.clamp(min=1).log()
-        d = f - mode
-        top = _in_float64(lambda y: torch.xlogy(y, y) - y - torch.lgamma(y + 1), y)
-        return torch.where(y > 0, y * (d - torch.expm1(d)) + top, -f.exp())
+        return self._about(y, f - y.clamp(min=1).log())
 
     def log_marginal(self, y: Tensor, at: Moments) -> Tensor:
-        return log_expect_at_mode(lambda f: self.log_prob(y, f), *at)
+        y = y.to(at.mean.dtype)
+        # The integral over d = f - log y: near zero, nodes as close as 1/sqrt(y) keep their digits.
+        some = y.clamp(min=1)
+
+        def derivatives(d: Tensor) -> tuple[Tensor, Tensor]:
+            return y - some - some * torch.expm1(d), -some * d.exp()
+
+        mean = at.mean - some.log()
+        return log_expect_at_mode(
+            lambda d: self._about(y, d), mean, at.var, derivatives=derivatives
+        )
+
+    @staticmethod
+    def _about(y: Tensor, d: Tensor) -> Tensor:
+        """log p(y | f), f = d + log max(y, 1)."""
+        some = y.clamp(min=1)
+        top = _in_float64(lambda y, m: torch.xlogy(y, m) - m - torch.lgamma(y + 1), y, some)
+        return some * ((y > 0) * d - torch.expm1(d)) + top
 
     def expected_log(self, y: Tensor, at: Moments) -> Tensor:
         y = y.to(at.mean.dtype)
@@ -47,7 +61,13 @@ class NegativeBinomial:
         return choose + y * logsigmoid(u) + r * logsigmoid(-u)
 
     def log_marginal(self, y: Tensor, at: Moments) -> Tensor:
-        return log_expect_at_mode(lambda f: self.log_prob(y, f), *at)
+        r, y = self.concentration[..., None], y.to(at.mean.dtype)
+
+        def derivatives(f: Tensor) -> tuple[Tensor, Tensor]:
+            up, down = torch.sigmoid(f - r.log()), torch.sigmoid(r.log() - f)
+            return y * down - r * up, -(y + r) * up * down
+
+        return log_expect_at_mode(lambda f: self.log_prob(y, f), *at, derivatives=derivatives)
 
     def expected_log(self, y: Tensor, at: Moments) -> Tensor:
         return expect(lambda f: self.log_prob(y, f), *at)

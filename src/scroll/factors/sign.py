@@ -7,6 +7,7 @@ from torch.special import log_ndtr
 
 from .._value import value
 from ..beliefs import Moments
+from ..checks import known
 from ..linalg import log_normal
 from ..quadrature import expect, log_expect_at_mode
 
@@ -40,13 +41,20 @@ class BernoulliLogit:
     def log_marginal(self, y: Tensor, at: Moments) -> Tensor:
         """p(y | f) = P(X < y f), X logistic: of a wide f, E Phi((y mean - X)/std) is smoother."""
         mean, wide = y * at.mean, at.var > _WIDE
-        over_f = log_expect_at_mode(logsigmoid, mean, at.var.clamp(max=_WIDE))
-        if not bool(wide.any()):
+        narrow = at.var.clamp(max=_WIDE)
+        over_f = log_expect_at_mode(logsigmoid, mean, narrow, derivatives=_slope_and_curve)
+        if not known(wide.any()):
             return over_f
         return torch.where(wide, _over_threshold(mean, at.var.clamp(min=_WIDE).sqrt()), over_f)
 
     def expected_log(self, y: Tensor, at: Moments) -> Tensor:
         return expect(lambda f: self.log_prob(y, f), *at)
+
+
+def _slope_and_curve(f: Tensor) -> tuple[Tensor, Tensor]:
+    """The first two derivatives of log sigmoid."""
+    up, down = torch.sigmoid(f), torch.sigmoid(-f)
+    return down, -up * down
 
 
 def _over_threshold(mean: Tensor, std: Tensor) -> Tensor:

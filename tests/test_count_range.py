@@ -1,0 +1,177 @@
+"""Counts stay finite: hostile features, huge counts, few rows."""
+
+import numpy as np
+import pytest
+import torch
+
+from scroll import CountHead, ScrollRegressor
+from scroll.beliefs import Moments
+from scroll.checks import LARGEST_COUNT
+from scroll.factors import Poisson
+from scroll.factors.confined import concentration, confined
+from scroll.predictive import Count
+
+KINDS = ("poisson", "negbinomial")
+H = 5
+
+
+def finite(p, y):
+    """Everything that a predictive gives is finite, and its parts agree."""
+    low, high = p.interval(0.9)
+    draws = p.sample(20, torch.Generator().manual_seed(0))
+    for found in (p.mean, p.variance, p.stddev, low, high, draws, p.log_prob(y), p.cdf(y)):
+        assert found.isfinite().all()
+    assert (low <= high).all()
+    slack = 1e-9 if low.dtype == torch.float64 else 0.02  # float32 rounds a large end
+    assert (p.cdf(high) >= 0.95 - slack).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [1.0, 100.0, 1e4])
+def test_hostile_features_leave_numbers(size, kind, dtype):
+    """Losses, gradients, weights after a few steps and predictives, for counts from 0 to 1e12."""
+    torch.set_default_dtype(dtype)
+    for n in (1, 3, 12):
+        y = torch.tensor([0.0, 1.0, 7.0, 1e3, 1e6, LARGEST_COUNT] * 2)[:n]
+        for method in ("scroll", "elbo"):
+            head = CountHead(H, kind, method=method)
+            psi = size * torch.randn(n, H)
+            adam = torch.optim.Adam(head.parameters(), lr=0.05)
+            for _ in range(5):
+                adam.zero_grad()
+                loss = head.loss(psi, y, total=n)
+                loss.backward()
+                assert loss.isfinite()
+                assert all(p.grad.isfinite().all() for p in head.parameters())
+                adam.step()
+            with torch.no_grad():
+                finite(head(psi), y)
+                finite(head(100 * psi), y)
+
+
+def test_ordinary_messages_are_not_touched():
+    mean, var = torch.meshgrid(
+        torch.linspace(-20, 3, 40), torch.logspace(-12, 0, 30), indexing="ij"
+    )
+    for dtype in (torch.float32, torch.float64):
+        at = Moments(mean.to(dtype), var.to(dtype))
+        for before, after in zip(at, confined(at, 50.0), strict=True):
+            assert torch.equal(before, after)
+    log_r = torch.linspace(-6, 14, 101)
+    assert torch.equal(concentration(log_r), log_r.exp())
+
+
+def test_confined_messages_are_smooth_and_bounded():
+    """m' and m' + v'/2 are one bounded, increasing function of m and m + v/2."""
+    largest = 50.0
+    m = torch.linspace(-200, 200, 4001)
+    mean = confined(Moments(m, torch.zeros_like(m)), largest).mean
+    assert (mean.diff() > 0).all()
+    assert mean.amin() > -30
+    assert mean.amax() < np.log(10 * largest)
+    for v in (1e-6, 0.3, 10.0, 1e8):
+        at = confined(Moments(m, torch.full_like(m, v)), largest)
+        assert (at.var > 0).all()
+        assert (at.var < 20).all()
+        assert ((at.mean + at.var / 2).exp() < 10 * largest).all()
+        end = confined(Moments(m + v / 2, torch.zeros_like(m)), largest).mean
+        narrow = 2 * (end - at.mean) < 16
+        torch.testing.assert_close((at.mean + at.var / 2)[narrow], end[narrow])
+    point = torch.tensor([-45.0, -20.0, 1.0, 3.9, 30.0], requires_grad=True)
+    wide = torch.tensor([0.5, 70.0, 18.0, 0.2, 400.0], requires_grad=True)
+    assert torch.autograd.gradcheck(lambda a, b: confined(Moments(a, b), largest), (point, wide))
+
+
+def test_training_scores_the_predictive_that_it_gives():
+    """Far outside the range as well as within: one distribution."""
+    for kind in KINDS:
+        head = CountHead(H, kind, method="no-prior", alpha=1e-300, largest=30)
+        psi, y = 50 * torch.randn(20, H), torch.randint(30, (20,))
+        torch.testing.assert_close(head.loss(psi, y, total=20), -head(psi).log_prob(y).mean())
+
+
+def test_counts_beyond_the_range_are_refused():
+    psi, y = torch.randn(3, H), torch.tensor([1.0, 2.0, 80.0])
+    with pytest.raises(ValueError, match=r"`y` must hold counts up to 50, but got 80. Make .*=80"):
+        CountHead(H, largest=50).loss(psi, y, total=3)
+    want = r"`y` must hold counts up to 1e\+12, but got 1e\+140. Count in thousands"
+    with pytest.raises(ValueError, match=want):
+        CountHead(H).loss(psi, torch.tensor([1.0, 2.0, 1e140]), total=3)
+    for bad in (0.5, 1e13, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="`largest` must"):
+            CountHead(H, largest=bad)
+
+
+@pytest.mark.parametrize("mean", [2.0, 12.0, 27.0])
+@pytest.mark.parametrize("var", [1e-4, 4.0, 20.0])
+def test_a_quantile_takes_few_evaluations(mean, var, monkeypatch):
+    """At most 60, however large the counts are."""
+    import scroll.count_predictive as module
+
+    calls = []
+    cdf = module.count_cdf
+    monkeypatch.setattr(module, "count_cdf", lambda *a: calls.append(1) or cdf(*a))
+    Count(Poisson(), torch.tensor([mean]), torch.tensor([var])).quantile(0.95)
+    assert len(calls) <= 60
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_huge_count_among_ones(kind):
+    """The mean of any row stays below ten times the largest count."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(40, 3)), np.ones(40)
+    y[17] = 1e6
+    model = ScrollRegressor(likelihood=kind, body="smooth", max_steps=60, random_state=0).fit(x, y)
+    for rows in (x, 1e3 * x):
+        mean, std = model.predict(rows, return_std=True)
+        assert (mean < 1e7).all()
+        assert np.isfinite(std).all()
+        low, high = model.predict_interval(rows)
+        assert high.dtype == np.int64
+        assert (low <= high).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_few_rows_on_a_matern_body(kind):
+    rng = np.random.default_rng(1)
+    for n in (2, 5, 9):
+        x, y = rng.normal(size=(n, 2)), rng.poisson(3, n) * rng.choice([1, 10**9], n)
+        model = ScrollRegressor(likelihood=kind, body="matern", max_steps=20, random_state=0)
+        mean, std = model.fit(x, y).predict(10 * x, return_std=True)
+        assert np.isfinite(mean).all()
+        assert np.isfinite(std).all()
+        assert np.isfinite(model.predict_quantiles(10 * x, [0.01, 0.99])).all()
+
+
+def test_counts_that_are_too_large_are_refused_by_the_estimator():
+    x, y = np.arange(12.0)[:, None], np.ones(12)
+    y[7] = 1e140
+    want = r"`y` must hold counts up to 1e\+12, but got 1e\+140 in row 7. Count in thousands"
+    with pytest.raises(ValueError, match=want):
+        ScrollRegressor(likelihood="poisson", max_steps=5).fit(x, y)
+
+
+def test_the_range_is_saved_and_exported(tmp_path):
+    """Far from the data, where the range matters, a file and a graph predict the same."""
+    import scroll
+
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(60, 2))
+    y = rng.poisson(np.exp(1 + x[:, 0]))
+    model = ScrollRegressor(likelihood="poisson", body=(8,), max_steps=60, random_state=0)
+    model.fit(x, y).save(tmp_path / "m.scroll")
+    far = 200 * x
+    loaded = scroll.load(tmp_path / "m.scroll")
+    assert loaded.model_.spec.largest == y.max()
+    np.testing.assert_array_equal(loaded.predict(far), model.predict(far))
+    assert (model.predict(far) < 10 * y.max()).all()
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model.export_onnx(tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    mean, std, quantiles = session.run(None, {"codes": far})
+    want = model.predict(far, return_std=True)
+    np.testing.assert_allclose(mean, want[0], rtol=1e-5)
+    np.testing.assert_allclose(std, want[1], rtol=1e-5)
+    found = model.predict_quantiles(far, [0.05, 0.5, 0.95])
+    np.testing.assert_allclose(quantiles, found, rtol=1e-4, atol=1)
