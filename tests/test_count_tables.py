@@ -80,15 +80,13 @@ def test_the_excess_is_learned(kind):
     assert score < 0.1 - true.logpmf(z).mean()
 
 
-def test_large_counts_stay_exact_and_huge_ones_stay_floats():
+def test_large_counts_stay_exact():
     x, y = table(100)
     large = ScrollRegressor(likelihood="poisson", **QUICK).fit(x, (y + 1) * 10**9)
     low, high = large.predict_interval(x)
     assert low.dtype == np.int64
     assert (low % 256 != 0).any()  # not rounded to float32
     assert (low < high).all()
-    huge = ScrollRegressor(likelihood="poisson", **QUICK).fit(x, (y + 1) * 1e17)
-    assert huge.predict_interval(x)[1].dtype == np.float64
 
 
 @pytest.mark.parametrize("copied", ["saved", "pickled"])

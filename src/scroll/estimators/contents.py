@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..checks import LARGEST_COUNT
 from ..families import FAMILIES
 from ..schema import (
     Check,
@@ -68,6 +69,7 @@ def spec(size: int) -> Check:
         bias=boolean,
         floor=number(0),
         noise=number(1e-30),
+        largest=number(1, LARGEST_COUNT),
     )
 
 
