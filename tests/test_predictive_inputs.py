@@ -102,6 +102,17 @@ def test_a_predictive_prints_as_one_short_line(name):
     assert "tensor" not in line
 
 
+def test_levels_and_targets_keep_their_digits():
+    """Python numbers are float64, whatever torch's default is."""
+    torch.set_default_dtype(torch.float32)
+    p = Normal(*(torch.ones(1, dtype=torch.float64) for _ in range(3)))
+    for q in (1 - 1e-9, [1 - 1e-9]):
+        assert abs(p.cdf(p.quantile(q)).item() - (1 - 1e-9)) < 1e-15
+    exact = p.log_prob(torch.tensor([1 / 3], dtype=torch.float64))
+    assert torch.equal(p.log_prob([1 / 3]), exact)
+    assert torch.equal(p.log_prob(1 / 3), exact)
+
+
 def test_a_summary_says_what_is_in_it():
     p = Normal(torch.tensor([-1.25, 3.5]), torch.tensor([0.5, 0.75]), torch.tensor([0.5, 3.25]))
     assert repr(p) == "Normal(shape=(2,), mean -1.25..3.5, stddev 1..2)"

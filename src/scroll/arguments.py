@@ -21,7 +21,7 @@ def as_tensor(name: str, x: Any) -> Tensor:
     if isinstance(x, Tensor):
         return x
     try:
-        return torch.as_tensor(_native(np.asarray(x)) if hasattr(x, "__array__") else x)
+        return torch.as_tensor(_native(np.asarray(x)))  # lists by numpy: float64 keeps their digits
     except (TypeError, ValueError, RuntimeError) as error:
         got = f"a {type(x).__name__} of {getattr(x, 'dtype', 'other things')}"
         raise refusal(name, "hold numbers", got, error=TypeError) from error
