@@ -3,7 +3,7 @@
 Every message reads: `x` must ..., but got .... Remedy.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from operator import index
@@ -52,8 +52,27 @@ def known(ok: Tensor) -> bool:
 def refusal(
     name: str, what: str, got: object, remedy: str = "", error: type[Exception] = ValueError
 ) -> Exception:
-    """`error` in the house form; to raise where even the words should cost nothing."""
-    return error(f"`{name}` must {what}, but got {got}.{' ' + remedy if remedy else ''}")
+    """Return `error` in the house form, each part of it shortened to a length that can be read."""
+    name, what, said, remedy = map(shortened, (name, what, f"{got}", remedy))
+    return error(f"`{name}` must {what}, but got {said}.{' ' + remedy if remedy else ''}")
+
+
+def shortened(text: str, most: int = 600) -> str:
+    """`text` without its middle, if it has more than `most` characters."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]} ... {text[-most // 4 :]}"
+
+
+def quoted(value: object) -> str:
+    """A value as it is written in a message, shortened if need be."""
+    return shortened(repr(value), 60)
+
+
+def listed(names: Iterable[object], most: int = 5) -> str:
+    """Some names, and how many more there are."""
+    words = [quoted(name) for name in names]
+    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if words[most:] else "")
 
 
 def must(

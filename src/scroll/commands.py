@@ -20,15 +20,16 @@ import torch
 
 from . import sheets
 from .atomic import write
-from .checks import must, one_of, refusal
+from .checks import listed, must, one_of, refusal
 from .estimators import ScrollClassifier, ScrollRegressor, persist
 from .estimators.model import COUNTS
 from .estimators.outliers import OutlyingTarget, describe
 from .estimators.regressor import counted, whole
-from .estimators.table import Table, listed
+from .estimators.table import Table
 from .predictive import Count, CountMixture, Mixture, Normal, Ordered
 from .scoring import of_labels, of_numbers
-from .sheets import Note, classes, free, kind_of, library, matched, numbers, order, positions, read
+from .sheets import Note, free, library, matched, numbered, read
+from .targets import classes, kind_of, numbers, order, positions, repeated, require_one_kind
 
 TASKS = {"numbers": "regression"}  # all else is classified
 LIKELIHOODS = {
@@ -52,11 +53,14 @@ def fit(
     free(output, train, held)
     frame = read(train)
     targets, aside = _aside(frame, train, target, weight, drop)
+    frame = numbered(frame, targets, train, note, gaps=False)
     x = frame.drop(columns=aside)
     must(x.shape[1], str(train), "have columns to learn from", f"{listed(frame, 30)} alone")
     kind = kind_of(frame, targets, train)
     ranked = {"--ordered": ordered, "--levels": levels}
     taken, because = _task(task, kind, likelihood, [name for name in ranked if ranked[name]])
+    if because == "the target holds text":
+        require_one_kind(frame, targets, train)
     if likelihood:
         remedy = f"The task is {taken}; --task decides it."
         one_of("--likelihood", likelihood, LIKELIHOODS[taken], remedy)
@@ -66,7 +70,8 @@ def fit(
         ok = not given or taken == "classification"
         must(ok, option, "go with classes", f"a target of {kind}", remedy)
     y = _target(frame, targets, train, taken, likelihood)
-    sheets.repeated(y, targets[0])
+    repeated(y, targets[0])
+    x = numbered(x, list(x), train, note)
     if ordered or levels or likelihood == "ordinal":
         parameters["ordered"] = order(frame, targets[0], names(levels))
     if class_weight:

@@ -4,9 +4,10 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from ..checks import listed
 from ..diagnosis import diagnose
 from ..refit import Refit
-from .table import listed
+from .table import Remarks
 
 INTERPOLATES = 1e-5  # of the target's spread
 
@@ -17,6 +18,14 @@ class CollapsedNoise(UserWarning):
 
 class UnseenGap(UserWarning):
     """A value is missing where none was in training, so that nothing tells what that means."""
+
+
+class UnseenCategory(UserWarning):
+    """More than 1 % of the rows, and at least five, hold categories that training did not see."""
+
+
+class AmbiguousColumn(UserWarning):
+    """A column was read in one way and may be meant in another; the message names the cells."""
 
 
 def collapsed(head: Any, bound: Refit, routes: list[str], routing: str) -> None:
@@ -34,6 +43,14 @@ def collapsed(head: Any, bound: Refit, routes: list[str], routing: str) -> None:
         words += "." if routing == "auto" else ", or routing='auto', which asks held-out rows."
     if words:
         warnings.warn(words, CollapsedNoise, stacklevel=5)
+
+
+def doubts(remarks: Remarks) -> None:
+    """Warn of columns and cells that may be misread, and of categories that are new."""
+    for text in remarks.cells:
+        warnings.warn(text, AmbiguousColumn, stacklevel=6)
+    for text in remarks.unseen:
+        warnings.warn(text, UnseenCategory, stacklevel=6)
 
 
 def unseen(columns: Sequence[str | int]) -> None:

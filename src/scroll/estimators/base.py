@@ -18,14 +18,15 @@ from torch import Tensor, nn
 from .._value import cast
 from ..checks import LARGEST_COUNT, must, not_negative, one_of, positive, positive_int, unchecked
 from ..training import Watch
-from .advice import collapsed, unseen
+from .advice import collapsed, doubts, unseen
 from .crossing import cross
 from .encoder import Encoder
 from .fitting import Data, Members, fit, rates
+from .frames import frame_of, holds_text, typed
 from .model import COUNTS, Model, Spec
 from .recipes import FEW, LABELS, Plan, default, paper
 from .rows import Split, _mean_one, split, weighed
-from .table import Table
+from .table import Remarks, Table
 from .validation import check_columns, check_weights
 
 Array = NDArray[Any]
@@ -152,20 +153,26 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
 
     def _codes(self, X: Any, reset: bool = False) -> Array:
         """X as numbers, checked as scikit-learn does; `reset` learns what the columns are."""
-        frame = hasattr(X, "columns") and hasattr(X, "dtypes")
-        if not frame:
+        frame, remarks = frame_of(X), Remarks()
+        if frame is None:
             X = check_array(
-                X,
-                dtype=None if _holds_text(X) else "numeric",
+                typed(X),
+                dtype=None if holds_text(X) else "numeric",
                 ensure_all_finite=False,
                 estimator=self,
                 input_name="X",
             )
-        table = Table.of(X) if reset else None  # first: it says in words what is wrong with names
-        check_columns(self, X, reset)
-        if table is not None:
-            self.table_ = table
-        return self.table_.codes(X, type(self).__name__)
+        rows = X if frame is None else frame
+        table = Table.of(rows, remarks) if reset else self.table_
+        codes = table.codes(rows, type(self).__name__, remarks)
+        if frame is None or not (frame.named and table.named):
+            check_columns(self, X, reset)
+        elif reset:  # later frames are matched by name
+            self.feature_names_in_ = np.asarray(frame.names, dtype=object)
+            self.n_features_in_ = len(frame.names)
+        self.table_ = table
+        doubts(remarks)
+        return codes
 
     def _new(self, X: Any) -> Tensor:
         """Codes of new rows, as a tensor."""
@@ -312,9 +319,3 @@ def _require_finite_scores(found: list[Members]) -> None:
 
 def _weights(weight: Array | None, device: torch.device) -> Tensor | None:
     return None if weight is None else torch.from_numpy(weight).float().to(device)
-
-
-def _holds_text(X: Any) -> bool:
-    """Whether an array holds objects that are not all numbers."""
-    objects = getattr(getattr(X, "dtype", None), "kind", "") == "O"
-    return objects and any(isinstance(v, str) for v in np.ravel(X))

@@ -10,12 +10,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
-from ..checks import must, one_of
+from ..checks import listed, must, one_of
 from ..predictive import Ordered
 from .base import Array, Scroll
+from .frames import missing
 from .recipes import Body, Plan
 from .rows import pair
-from .table import _missing, listed
 from .validation import check_weights
 
 CROSSED = 20_000  # rows above which all members hold out the same: a part of them says enough
@@ -235,7 +235,7 @@ def labelled(y: Any) -> Array:
         y = y.to_numpy()
     y = column_or_1d(y, warn=True)
     plain = y.dtype.kind != "O"
-    gone = y != y if plain else np.array([_missing(label) for label in y], bool)
+    gone = y != y if plain else np.array([missing(label) for label in y], bool)
     got = f"{gone.sum()} missing, the first in row {gone.argmax()}"
     must(not gone.any(), "y", "have a label in every row", got, "Drop or fill such rows.")
     if plain:

@@ -1,36 +1,47 @@
-"""What a table looked like when it was learnt from, and later tables as numbers in that form.
+"""What a table looked like when it was learnt from, and later tables as numbers in that form."""
 
-A data frame is known by its columns and dtypes, so that pandas is never imported here.
-"""
-
-from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import must, refusal
+from ..checks import listed, must, quoted, refusal
+from .categories import matcher
+from .cells import Cells, deliberate, numbers, numeric, quantities, read
+from .frames import factorize, floats, frame_of, kind_of
 
 Category: TypeAlias = str | int | float | bool
 Kind: TypeAlias = Literal["numeric", "categorical"]
 Array: TypeAlias = NDArray[Any]
 
 KEPT = 50  # categories of a column; the rarer ones are as good as unseen
+UNSEEN = 0.01  # share of rows with unseen categories that is ordinary
+UNSEEN_ROWS = 5  # and number of them
+
+
+@dataclass
+class Remarks:
+    """What the user should know of a table: cells and columns in doubt, unseen categories."""
+
+    cells: list[str] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Column:
     """One column: its name, whether its values are numbers or categories, and which.
 
-    `missing` says whether training saw missing values. A boolean has categories (False, True).
+    `missing` says whether training saw missing values, `unlisted` which share of its rows held
+    categories too rare to be listed. A boolean has categories (False, True).
     """
 
     name: str | None
     kind: Kind
     categories: tuple[Category, ...] = ()
     missing: bool = False
+    unlisted: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -41,47 +52,57 @@ class Table:
     named: bool = False
 
     @classmethod
-    def of(cls, X: Any) -> "Table":
+    def of(cls, X: Any, remarks: Remarks | None = None) -> "Table":
         """The columns of `X`, a data frame or an array of numbers (N, D)."""
-        if _is_frame(X):
-            names = _names(X)
-            _filled(X.shape)
-            columns = tuple(_describe(X.iloc[:, j], j, name) for j, name in enumerate(names))
-            return cls(columns, names[0] is not None)
+        frame, remarks = frame_of(X), remarks or Remarks()
+        if frame is not None:
+            _filled(frame.shape)
+            parts = zip(frame.columns, frame.names, frame.declared, strict=True)
+            columns = [
+                _describe(values, _label(j, name), name, declared, remarks)
+                for j, (values, name, declared) in enumerate(parts)
+            ]
+            return cls(tuple(columns), frame.named)
         x = _numbers(_array(X))
         _filled(x.shape)
         gaps = (bool(np.isnan(column).any()) for column in x.T)
         return cls(tuple(Column(None, "numeric", (), gap) for gap in gaps))
 
-    def codes(self, X: Any, estimator: str = "model") -> Array:
+    def codes(self, X: Any, estimator: str = "model", remarks: Remarks | None = None) -> Array:
         """`X` as numbers (N, D): a number as it is, a category as its index, NaN where missing.
 
         A category that training did not see, or did not keep, has the index len(categories).
         Columns of a frame are found by name, in any order; those of an array by position. An
         array of float32 or float64 is returned as it is, not copied; all else is float64, but
-        for frames of float32 throughout. `estimator` is who is said to expect the columns.
+        for frames of float32 throughout. `estimator` is who is said to expect the columns;
+        `remarks` collects what the user should know.
         """
-        frame = _is_frame(X)
-        names = _names(X) if frame else []
-        if self.named and frame and names[:1] != [None]:
-            order = self._matched(names)
+        frame, remarks = frame_of(X), remarks or Remarks()
+        textual = any(c.kind == "categorical" for c in self.columns)
+        if frame is None:
+            x = _array(X, object if textual else None)
+            self._same_number(x.shape[1], estimator)
+            if not textual:
+                return self._finite(_numbers(x))
+            columns = list(x.T)
+        elif self.named and frame.named:
+            columns = [frame.columns[at] for at in self._matched(frame.names)]
         else:
-            textual = any(c.kind == "categorical" for c in self.columns)
-            X = X if frame else _array(X, object if textual else None)
-            order = list(range(len(self.columns)))
-            if X.shape[1] != len(order):  # scikit-learn's words, which its checks look for
-                raise ValueError(
-                    f"X has {X.shape[1]} features, but {estimator} is expecting "
-                    f"{len(order)} features as input"
-                )
-            if not frame and not textual:
-                return self._finite(_numbers(X))
-        single = frame and all(d == np.float32 for d in X.dtypes)
-        codes = np.empty((len(X), len(order)), np.float32 if single else np.float64)
-        for j, (at, column) in enumerate(zip(order, self.columns, strict=True)):
-            values = X.iloc[:, at] if frame else X[:, at]
-            codes[:, j] = _encode(values, column, _label(j, column.name))
+            self._same_number(len(frame.columns), estimator)
+            columns = frame.columns
+        single = frame is not None and frame.single
+        codes = np.empty((len(columns[0]), len(columns)), np.float32 if single else np.float64)
+        for j, (values, column) in enumerate(zip(columns, self.columns, strict=True)):
+            codes[:, j] = _encode(values, column, _label(j, column.name), remarks)
         return self._finite(codes)
+
+    def _same_number(self, found: int, estimator: str) -> None:
+        """Refuse another number of columns, in the words that scikit-learn's checks look for."""
+        if found != len(self.columns):
+            raise ValueError(
+                f"X has {found} features, but {estimator} is expecting "
+                f"{len(self.columns)} features as input"
+            )
 
     def new_gaps(self, codes: Array) -> list[str | int]:
         """Columns, by name or place, that lack a value in codes (N, D) and never did before."""
@@ -129,24 +150,6 @@ class Table:
         return codes
 
 
-def _is_frame(X: Any) -> bool:
-    return all(hasattr(X, a) for a in ("columns", "dtypes", "iloc"))
-
-
-def _names(X: Any) -> list[Any]:
-    """A frame's column names; None each where they are not text, as for a frame of an array."""
-    names = list(X.columns)
-    text = [isinstance(n, str) for n in names]
-    remedy = "Convert them with X.columns = X.columns.astype(str)."
-    mixed = any(text) and not all(text)
-    must(not mixed, "X", "have text for all column names or for none", names, remedy, TypeError)
-    if not any(text):
-        return [None] * len(names)
-    twice = sorted({n for n in names if names.count(n) > 1}) if len(set(names)) < len(names) else []
-    must(not twice, "X", "have distinct column names", f"{listed(twice)} more than once")
-    return names
-
-
 def _filled(shape: tuple[int, ...]) -> None:
     """There is something to learn from; in the words that scikit-learn's checks look for."""
     for n, what, kind in zip(shape, ("rows", "columns"), ("sample", "feature"), strict=True):
@@ -171,118 +174,113 @@ def _numbers(x: Array) -> Array:
         return x
     if x.dtype.kind == "c":
         raise refusal("X", "hold real numbers", "complex ones", "Complex data not supported.")
-    remedy = "Convert dates to numbers first; text needs a pandas DataFrame, to be categories."
+    remedy = "Convert dates to numbers first; text needs a data frame, to be read as categories."
     must(x.dtype.kind in "biufOUST", "X", "hold numbers", x.dtype, remedy, TypeError)
     try:
         return x.astype(np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, OverflowError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise refusal("X", "hold numbers", f"others ({error})", remedy, kind) from error
+    except ValueError as error:
+        bad = read(x.ravel().tolist())
+        at = (*bad.unreadable, *bad.marks)
+        row, column = divmod(min(at, default=0), x.shape[1])
+        got = f"{quoted(x[row, column])} in row {row}, column {column}"
+        raise refusal("X", "hold numbers", got, remedy) from error
 
 
-def _describe(values: Any, j: int, name: str | None) -> Column:
-    """The column that `values`, a pandas Series, is."""
-    label = _label(j, name)
-    kind = _dtype_kind(values, label)
-    gap = bool(values.isna().any())
-    if kind in "iuf":
-        return Column(name, "numeric", (), gap)
-    if kind == "b":
-        return Column(name, "categorical", (False, True), gap)
-    index, found = _factorize(values, label)
-    declared = str(values.dtype) == "category"  # numbers called categories stay so
+def _describe(
+    values: Any, label: str, name: str | None, declared: bool, remarks: Remarks
+) -> Column:
+    """The column of a frame that `values` are."""
+    kind = kind_of(values, label)
+    if kind in "biuf" and not declared:
+        gap = bool(np.isnan(floats(values)).any())
+        return Column(name, "numeric", (), gap) if kind != "b" else _boolean(name, gap)
+    index, found = factorize(values, label)
+    gap = bool((index < 0).any())
     if found and all(isinstance(v, bool) for v in found):
-        return Column(name, "categorical", (False, True), gap)
-    if found and not declared and not any(_float(v) is None for v in found):
-        return Column(name, "numeric", (), gap)
+        return _boolean(name, gap)
     counts = np.bincount(index[index >= 0], minlength=len(found))
+    cells = read(found)
+    if not declared and not deliberate(cells) and numeric(cells, counts):
+        return Column(name, "numeric", (), gap or bool(cells.marks or cells.unreadable))
+    kept = _kept(found, counts, label)
+    if not declared and found:
+        remarks.cells += _doubts(cells, counts, kept, label)
+    unlisted = float(np.isin(index, kept, invert=True)[index >= 0].mean()) if found else 0.0
+    categories = [found[i] for i in kept]
+    with suppress(TypeError):  # text among numbers has no order but that of arrival
+        categories = sorted(categories)
+    return Column(name, "categorical", tuple(categories), gap, unlisted)
+
+
+def _boolean(name: str | None, gap: bool) -> Column:
+    return Column(name, "categorical", (False, True), gap)
+
+
+def _kept(found: list[Any], counts: Array, label: str) -> list[int]:
+    """Positions of the categories to keep: the most frequent ones, in order of arrival."""
     often = np.sort(np.argsort(-counts, kind="stable")[:KEPT])
     if len(found) > KEPT:  # names and numbers of rows are no kinds of rows
         often = often[counts[often] > 1]
-    kept = [found[i] for i in often]
-    for v in kept:
-        plain = isinstance(v, str) or (isinstance(v, int | float) and abs(v) < float("inf"))
-        remedy = "Convert it to numbers or text."
-        got = f"{v!r} in column {label}"
-        must(plain, "X", "hold finite numbers, booleans or text", got, remedy, TypeError)
-    with suppress(TypeError):  # text among numbers has no order but that of arrival
-        kept = sorted(kept)
-    return Column(name, "categorical", tuple(kept), gap)
+    for value in (found[i] for i in often):
+        number = isinstance(value, int | float) and abs(value) < float("inf")
+        got = f"{quoted(value)} in column {label}"
+        want, remedy = "hold finite numbers, booleans or text", "Convert it to numbers or text."
+        must(number or isinstance(value, str), "X", want, got, remedy, TypeError)
+    return often.tolist()
 
 
-def _encode(values: Any, column: Column, label: str) -> Array:
-    """Values (N,) of one column, a Series or an array of objects, as numbers."""
-    kind = _dtype_kind(values, label)
+def _doubts(cells: Cells, counts: Array, kept: list[int], label: str) -> list[str]:
+    """What may be wrong with a column that is read as categories."""
+    example = quantities(cells, counts)
+    if example:
+        return [
+            f"Column {label} is read as categories, because of cells such as {example}. If it "
+            "holds quantities, write plain numbers, without units and with a decimal point."
+        ]
+    if not kept:
+        return [
+            f"Nothing is learned from column {label}: it holds {len(cells.values)} different "
+            f"texts, such as {quoted(cells.values[0])}, none of them twice. Drop it, or convert "
+            "it to numbers (dates to days since a date)."
+        ]
+    return []
+
+
+def _encode(values: Any, column: Column, label: str, remarks: Remarks) -> Array:
+    """Values (N,) of one column as numbers."""
+    kind = kind_of(values, label)
     if column.kind == "numeric" and kind in "biuf":
-        plain = isinstance(values.dtype, np.dtype)
-        return values.to_numpy() if plain else values.to_numpy(np.float64, na_value=np.nan)
-    index, found = _factorize(values, label)
-    if column.kind == "categorical":
-        at = {c: float(i) for i, c in enumerate(column.categories)}
-        found = [truth(v) for v in found] if column.categories == (False, True) else found
-        numbers: list[float | None] = [at.get(v, float(len(at))) for v in found]
-    else:
-        numbers = [_float(v) for v in found]
-        if None in numbers:
-            got = f"{found[numbers.index(None)]!r}"
-            remedy = "Training saw numbers there; convert it with pandas.to_numeric."
-            raise refusal("X", f"hold numbers in column {label}", got, remedy)
-    return np.array([*numbers, np.nan], np.float64)[index]  # index -1, missing, is the last
+        return floats(values)
+    index, found = factorize(values, label)
+    if column.kind == "numeric":
+        codes, said = numbers(read(found), index, label)
+        remarks.cells += said
+        return codes
+    match, none = matcher(column.categories), len(column.categories)
+    at = np.array([*map(match, found), -1])[index]  # index -1, missing, is the last
+    _note_unseen(column, label, at, [v for v in found if match(v) == none], remarks)
+    return np.where(at < 0, np.nan, at)
 
 
-def _dtype_kind(values: Any, label: str) -> str:
-    kind = str(values.dtype.kind)
-    if kind in "mMc":
-        remedy = "Convert it to numbers, such as days since a date."
-        remedy = "Complex data not supported." if kind == "c" else remedy
-        got = f"{values.dtype} in column {label}"
-        raise refusal("X", "hold numbers, booleans or text", got, remedy, TypeError)
-    return kind
-
-
-def _factorize(values: Any, label: str) -> tuple[NDArray[np.intp], list[Any]]:
-    """Index (N,) into the distinct values, in order of arrival, -1 where missing; and those."""
-    try:
-        if hasattr(values, "factorize"):
-            index, distinct = values.factorize()
-            return index, [_plain(v) for v in distinct]
-        at: dict[Any, int] = {}
-        seen = [-1 if _missing(v) else at.setdefault(_plain(v), len(at)) for v in values.tolist()]
-        return np.array(seen, np.intp), list(at)
-    except TypeError as error:
-        what = f"hold numbers, booleans or text in column {label}"
-        raise refusal("X", what, f"others ({error})", error=TypeError) from error
-
-
-def truth(value: Any) -> Any:
-    """True and False from their names."""
-    word = value.strip().lower() if isinstance(value, str) else ""
-    return {"true": True, "false": False}.get(word, value)
-
-
-def _missing(v: Any) -> bool:
-    """None, NaN, or pandas' NA and NaT, known by their names for want of pandas."""
-    gone = v is None or type(v).__name__ in ("NAType", "NaTType")
-    return gone or (isinstance(v, float | np.floating) and bool(np.isnan(v)))
-
-
-def _plain(v: Any) -> Any:
-    return v.item() if isinstance(v, np.generic) else v
-
-
-def _float(v: Any) -> float | None:
-    """The number that `v` is, None for text or what is no number."""
-    try:
-        return None if isinstance(v, str | bytes) else float(v)
-    except (TypeError, ValueError, OverflowError):
-        return None
+def _note_unseen(
+    column: Column, label: str, at: Array, unseen: list[Any], remarks: Remarks
+) -> None:
+    """Remark on categories that training did not see, where they are more than the odd one."""
+    n_unseen, present = int((at == len(column.categories)).sum()), int((at >= 0).sum())
+    if n_unseen < UNSEEN_ROWS or n_unseen <= (UNSEEN + 2 * column.unlisted) * present:
+        return
+    many = f"Most rows of column {label} ({n_unseen} of {present}) hold"
+    some = f"{n_unseen} of {present} rows of column {label} hold"
+    known = f", such as {quoted(column.categories[0])}" if column.categories else ""
+    remarks.unseen.append(
+        f"{many if 2 * n_unseen > present else some} categories that training never saw, such as "
+        f"{listed(unseen, 3)}: they are encoded as none of the known ones{known}. Check their "
+        "spelling, or fit on rows that hold them."
+    )
 
 
 def _label(j: int, name: str | None) -> str:
     return str(j) if name is None else repr(name)
-
-
-def listed(names: Iterable[Any], most: int = 5) -> str:
-    """Some names, and how many more there are."""
-    words = [repr(n) for n in names]
-    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if words[most:] else "")
