@@ -200,8 +200,9 @@ def test_a_frame_as_it_is():
     assert model.score(x, y) > 0.9
     new = x.head(3).assign(kind=["castle", None, "flat"])
     assert np.isfinite(model.predict(new)).all()
-    with pytest.raises(ValueError, match="feature names should match"):
+    with pytest.raises(ValueError, match="none called 'age' and unknown 'years'"):
         model.predict(x.rename(columns={"age": "years"}))
+    np.testing.assert_array_equal(model.predict(x[list(x)[::-1]]), model.predict(x))
     with pytest.raises(ValueError, match="column 'size'"):
         model.predict(x.astype({"size": object}).assign(size="big"))
 

@@ -10,12 +10,15 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from .usage import Commands
+
 FORMATS = (".png", ".pdf", ".svg")
 RESULTS, TABLES, REPORT = Path("results"), Path("tables"), Path("docs/results.md")
 Model = Annotated[Path, typer.Argument(help="A model that scroll fit has written.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 app = typer.Typer(
+    cls=Commands,
     help="Honest predictive distributions from a neural network.",
     no_args_is_help=True,
     add_completion=False,

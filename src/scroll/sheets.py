@@ -7,7 +7,8 @@ import gzip
 import io
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -95,29 +96,20 @@ def read(path: Path, dtype: Any = None, **parse: Any) -> Any:
     """The frame of a CSV or Parquet file; of the latter, which has types, as it is."""
     pd, suffix = library("pandas"), _suffix(str(path), path)
     must(path.is_file(), "table", "be a file", path, error=FileNotFoundError)
-    header: list[str] = []
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
-            if suffix == ".parquet":
-                frame = pd.read_parquet(path, engine=library("pyarrow").__name__)
-            else:
-                # to the last bit: the same numbers give the same model, whatever the format
-                how = {"index_col": False, "low_memory": False, "float_precision": "round_trip"}
-                how["sep"] = "\t" if "tsv" in suffix else ","
-                _check_text(path)
-                plain = {"header": None, "nrows": 1, "dtype": str, "keep_default_na": False}
-                header = pd.read_csv(path, **how, **plain).iloc[0].tolist()
-                frame = pd.read_csv(path, dtype=dtype, **how, **parse)
-    except (ValueError, OSError, EOFError, ZlibError, pd.errors.ParserWarning) as error:
-        got = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-        remedy = "Save it as text in UTF-8." if isinstance(error, UnicodeError) else ""
-        raise refusal(str(path), "be a table that can be read", got, remedy) from error
-    must(len(frame), str(path), "hold rows", "a header only")
-    frame.columns = [str(name) for name in frame.columns]
-    repeated = duplicates([name for name in header if name] or list(frame.columns))
+    # to the last bit: the same numbers give the same model, whatever the format
+    how = {"index_col": False, "low_memory": False, "float_precision": "round_trip"}
+    how["sep"] = "\t" if "tsv" in suffix else ","
+    with _readable(path):
+        repeated = duplicates(_header(path, suffix, how))
     remedy = "Rename or remove them."
     must(not repeated, str(path), "have distinct columns", f"{listed(repeated)} twice", remedy)
+    with _readable(path):
+        if suffix == ".parquet":
+            frame = pd.read_parquet(path, engine=library("pyarrow").__name__)
+        else:
+            frame = pd.read_csv(path, dtype=dtype, **how, **parse)
+    must(len(frame), str(path), "hold rows", "a header only")
+    frame.columns = [str(name) for name in frame.columns]
     alone = frame.columns[0] if frame.shape[1] == 1 else ""
     must(
         not {";", "\t", "|"} & {*alone},
@@ -127,6 +119,31 @@ def read(path: Path, dtype: Any = None, **parse: Any) -> Any:
         "Write it with these, or rename it.",
     )
     return frame
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Errors of the libraries that read tables, as a refusal of the file."""
+    pd = library("pandas")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
+            yield
+    except (ValueError, OSError, EOFError, ZlibError, pd.errors.ParserWarning) as error:
+        got = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        remedy = "Save it as text in UTF-8." if isinstance(error, UnicodeError) else ""
+        raise refusal(str(path), "be a table that can be read", got, remedy) from error
+
+
+def _header(path: Path, suffix: str, how: dict[str, Any]) -> list[str]:
+    """The names of the columns as they stand in the file, without empty ones."""
+    if suffix == ".parquet":
+        library("pyarrow")
+        return [str(name) for name in library("pyarrow.parquet").read_schema(path).names]
+    _check_text(path)
+    plain = {"header": None, "nrows": 1, "dtype": str, "keep_default_na": False}
+    row = library("pandas").read_csv(path, **how, **plain).iloc[0]
+    return [name for name in row.tolist() if name]
 
 
 def _check_text(path: Path) -> None:

@@ -34,6 +34,7 @@ COLUMN = record(
     kind=choice("numeric", "categorical"),
     categories=array(LABEL),
     missing=boolean,
+    unlisted=number(0, 1),
 )
 
 

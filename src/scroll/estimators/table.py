@@ -182,10 +182,10 @@ def _numbers(x: Array) -> Array:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise refusal("X", "hold numbers", f"others ({error})", remedy, kind) from error
     except ValueError as error:
-        bad = read(x.ravel().tolist())
-        at = (*bad.unreadable, *bad.marks)
-        row, column = divmod(min(at, default=0), x.shape[1])
-        got = f"{quoted(x[row, column])} in row {row}, column {column}"
+        cells = read(x.ravel().tolist())
+        first = min((*cells.unreadable, *cells.marks, *cells.grouped), default=0)
+        row, column = divmod(first, x.shape[1])
+        got = f"{quoted(cells.values[first])} in row {row}, column {column}"
         raise refusal("X", "hold numbers", got, remedy) from error
 
 

@@ -1,0 +1,52 @@
+"""Usage errors of the command line: one line, exit code 2."""
+
+import pytest
+from typer.testing import CliRunner
+
+from scroll.cli import app
+
+FIT = ("fit", "a.csv", "--target", "y", "-o", "m")
+
+
+def run(*words):
+    return CliRunner().invoke(app, list(words))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((*FIT, "--members", "x"), "`--members` must be an integer, but got 'x'. See scroll fit"),
+        ((*FIT, "--members=1.5"), "`--members` must be an integer, but got '1.5'. See scroll fit"),
+        (
+            ("predict", "m", "t", "--interval", "low"),
+            "`--interval` must be a number, but got 'low'",
+        ),
+        (FIT[:4], "`--output` must be given to scroll fit, but got none. See scroll fit --help."),
+        (("fit",), "must be given to scroll fit, but got none. See scroll fit --help."),
+        (("info",), "must be given to scroll info, but got none. See scroll info --help."),
+        (("info", "a", "b"), "`scroll info` must be used as the help shows, but got unexpected"),
+        (("info", "a", "--jsn"), "`--jsn` must be an option of scroll info, but got none of that"),
+        (("--bogus",), "`--bogus` must be an option of scroll, but got none of that name. See"),
+        (("fitt",), "`scroll` must be used as the help shows, but got no such command 'fitt'"),
+        (("fit", "a.csv", "--target"), "`--target` must be used as the help shows, but got"),
+        (("fit", "a" * 10**5, "-o"), "`-o` must be used as the help shows, but got"),
+        (("f" * 10**5,), "`scroll` must be used as the help shows, but got no such command"),
+    ],
+)
+def test_a_usage_error_is_one_line(words, message):
+    done = run(*words)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("scroll: `")
+    assert message in done.stderr
+    assert len(done.stderr) < 1000
+
+
+def test_help_is_shown():
+    assert "Usage" in run().stdout
+    for words in (("--help",), ("fit", "--help"), ("info", "--help")):
+        done = run(*words)
+        assert done.exit_code == 0
+        assert "Usage" in done.stdout
+        assert done.stderr == ""
