@@ -597,3 +597,36 @@ def test_a_head_in_half_precision_is_refused():
     head = RegressionHead(3).bfloat16()
     with pytest.raises(ValueError, match=r"`head` must be in float32 .*bfloat16. .*head.float\(\)"):
         head.loss(torch.randn(5, 3), torch.randn(5), total=5)
+
+
+OTHER_HEADS = {
+    "covariance": (RegressionHead(4, covariance="diag"), r"no tensor family\.log_var"),
+    "size": (RegressionHead(5), r"family\.lower is \(1, 4, 4\), declared as \(1, 5, 5\)"),
+    "replicates": (RegressionHead(4, replicates=(2,)), r"bias is \(1,\), declared as \(2, 1\)"),
+    "likelihood": (CountHead(4), r"an unknown tensor likelihood\.log_noise"),
+    "method": (RegressionHead(4, method="closed"), r"no tensor conditioned"),
+}
+
+
+@pytest.mark.parametrize("what", OTHER_HEADS)
+def test_the_state_of_another_head_is_refused_in_one_line_and_loads_nothing(what):
+    head, said = OTHER_HEADS[what]
+    before = {name: value.clone() for name, value in head.state_dict().items()}
+    other = RegressionHead(4)
+    with torch.no_grad():
+        for p in other.parameters():
+            p += 1
+    with pytest.raises(
+        RuntimeError, match=rf"`state_dict` must come from .*{said}.*as it was"
+    ) as e:
+        head.load_state_dict(other.state_dict())
+    assert "\n" not in str(e.value)
+    torch.testing.assert_close(dict(head.state_dict()), before)
+
+
+def test_a_part_of_a_state_may_be_loaded():
+    head, other = RegressionHead(4), RegressionHead(4, covariance="diag")
+    with torch.no_grad():
+        other.bias += 3
+    head.load_state_dict(other.state_dict(), strict=False)
+    assert head.bias.tolist() == [3]

@@ -4,6 +4,7 @@ A head holds parameters and names three parts: a likelihood, a covariance family
 `METHODS`. The mathematics is theirs.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -33,6 +34,7 @@ from .likelihoods import Likelihood, Replicates
 from .objectives import Objective, minus_kl_wishart, none, row, squared_error
 from .precision import full_precision
 from .routes import Problem, hybrid
+from .states import difference
 
 
 class Head(nn.Module):
@@ -330,6 +332,19 @@ class Head(nn.Module):
                 "Use method 'scroll' with beta=0, which takes every likelihood.",
                 TypeError,
             )
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """Load a state dict; one of another kind of head is refused before anything is loaded."""
+        given, own = state_dict, self.state_dict()
+        if not strict:
+            given = {name: state_dict[name] for name in own if name in state_dict}
+            own = {name: own[name] for name in given}
+        want = "come from a head of the same sizes, likelihood, covariance, method and replicates"
+        found, remedy = difference(own, given, precision=False), "Make the head as it was saved."
+        must(found is None, "state_dict", want, found, remedy, RuntimeError)
+        return super().load_state_dict(state_dict, strict, assign)
 
     def extra_repr(self) -> str:
         parts = {"in_features": self.in_features, "covariance": self.covariance}

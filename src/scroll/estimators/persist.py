@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ..archive import Unreadable, pack, unpack
 from ..atomic import write
 from ..checks import must, refusal
+from ..states import difference
 from .classifier import ScrollClassifier
 from .contents import contents, contradiction
 from .model import Model, Spec, declared
@@ -144,7 +145,7 @@ def _model(saved: Saved, spec: Spec, body: nn.Module | None) -> Model:
         raise _foreign(saved.path, f"one that cannot be built: {got}") from error
     if wrong is None:
         model = Model(spec, body)
-        wrong = _mismatch(model.state_dict(), saved.tensors)
+        wrong = difference(model.state_dict(), saved.tensors)
     if wrong is not None:
         raise _foreign(saved.path, f"one that does not fit together: {wrong}", remedy)
     model.load_state_dict(saved.tensors)
@@ -176,17 +177,6 @@ def _levels(path: Path, dtype: str, labels: list[Any]) -> Any:
     if levels.tolist() != labels:
         raise _foreign(path, f"classes that are not {dtype}")
     return levels
-
-
-def _mismatch(wanted: dict[str, Tensor], tensors: dict[str, Tensor]) -> str | None:
-    """The first difference between tensors that are declared and those of a file, in words."""
-    for name in sorted({*wanted, *tensors}):
-        if name not in wanted or name not in tensors:
-            return f"{'no' if name in wanted else 'an unknown'} tensor {name:.100}"
-        declared, found = ((t[name].dtype, tuple(t[name].shape)) for t in (wanted, tensors))
-        if declared != found:
-            return f"{name} is {found[0]} {found[1]}, declared as {declared[0]} {declared[1]}"
-    return None
 
 
 def _numbers(tensors: dict[str, Tensor]) -> int:
