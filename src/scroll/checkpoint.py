@@ -10,13 +10,14 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from .agreement import agree
 from .archive import Unreadable, pack, unpack
 from .atomic import write
 from .checks import must, refusal, whole
+from .states import difference
 
 FORMAT = "scroll-checkpoint"
 
@@ -61,11 +62,16 @@ def resume(path: str | Path, **parts: Any) -> int:
         wrong = error
     agree({"checkpoint": found}, 0, wrong)
     for name, state in states.items():
+        got = None
+        if isinstance(bare[name], nn.Module) and name in before:
+            got = difference(before[name], state, precision=False)
         try:
-            bare[name].load_state_dict(state)
+            if got is None:
+                bare[name].load_state_dict(state)
         except Exception as error:
-            got, remedy = " ".join(str(error).split()).rstrip("."), "Remove it to begin again."
-            wrong = wrong or refusal(str(path), f"fit this {name}", got, remedy)
+            got = " ".join(str(error).split()).rstrip(".")
+        if got is not None and wrong is None:
+            wrong = refusal(str(path), f"fit this {name}", got, "Remove it to begin again.")
     try:
         agree({}, 0, wrong)
     except Exception:
