@@ -23,7 +23,11 @@ MODULES = {  # by distribution, where the names differ
 }
 OURS = {"scroll"}
 # The public samplers of a gamma variable accept no generator.
-ALLOWED = {"torch._standard_gamma", "torch._higher_order_ops.while_loop.while_loop"}
+ALLOWED = {
+    "torch._standard_gamma",
+    "torch._higher_order_ops.while_loop.while_loop",
+    "torch.utils._python_dispatch.TorchDispatchMode",
+}
 
 
 def imports(tree):

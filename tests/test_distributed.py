@@ -504,9 +504,7 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):
     ):
         checkpoint.resume(path, head=RegressionHead(2))
     checkpoint.save(path, 3, head=RegressionHead(2))
-    with pytest.raises(
-        ValueError, match=r"must fit this head, but got family\.lower is \(1, 2, 2\)"
-    ):
+    with pytest.raises(ValueError, match=r"must fit this head, but got family\.lower is"):
         checkpoint.resume(path, head=RegressionHead(3))
     with pytest.raises(ValueError, match="must hold"):
         checkpoint.resume(path, body=RegressionHead(2))
@@ -534,7 +532,7 @@ def test_a_checkpoint_that_fits_a_part_only_changes_none(tmp_path):
     checkpoint.save(path, 5, first=first, adam=adam, second=second)
     first, second, adam = made(3)
     before = {k: v.clone() for k, v in first.state_dict().items()}
-    with pytest.raises(ValueError, match=r"must fit this second, but got .*size mismatch"):
+    with pytest.raises(ValueError, match=r"must fit this second, but got weight is \(2, 2\)"):
         checkpoint.resume(path, first=first, adam=adam, second=second)
     alike(first.state_dict(), before, 0)
     assert not adam.state
