@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from urllib.error import URLError
@@ -19,11 +20,13 @@ import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
+from scroll import ticking
 from scroll.bench import command, layout, run
 from scroll.bench.datasets import SETS, Set
 from scroll.bench.endtoend import END_TO_END
 from scroll.bench.experiments import EXPERIMENTS
 from scroll.bench.makers import Scope
+from scroll.bench.progress import progress
 from scroll.bench.records import append, load
 from scroll.bench.studies import STUDIES, Study
 from scroll.bench.tables import Block, Cell, Table, table
@@ -452,7 +455,7 @@ def terminal(**how):
 
 def test_progress_shows_fits_done_and_the_best():
     console = terminal(force_terminal=True)
-    with run.progress(console, Plan([], 40, 0, 0)) as tell:
+    with progress(console, Plan([], 40, 0, 0)) as tell:
         tell(0, float("inf"))
         tell(13, 1.23456)
     shown = console.file.getvalue()
@@ -460,16 +463,41 @@ def test_progress_shows_fits_done_and_the_best():
     assert re.search(r"fits .*13/40 best 1\.235", plain)
     assert "inf" not in plain
     console = terminal(force_terminal=True)
-    with run.progress(console, Plan([], 40, 0, 0)) as tell:
+    with progress(console, Plan([], 40, 0, 0)) as tell:
         tell(0, float("inf"))
     assert "0/40 best --" in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
 
 
-def test_progress_is_silent_where_nobody_looks():
+def test_progress_elsewhere_is_a_line_every_half_minute(monkeypatch):
+    monkeypatch.setattr(ticking, "EVERY", 0.05)
+    console, lines = terminal(force_terminal=False), []
+
+    def shown(count):
+        until = time.monotonic() + 10
+        while len(lines) < count and time.monotonic() < until:
+            lines[:] = console.file.getvalue().splitlines()
+        return lines
+
+    with progress(console, Plan([], 40, 0, 0)) as tell:
+        assert shown(1)[0] == "0 of 40 fits after 0:00"
+        tell(10, 1.23456)
+        assert re.fullmatch(
+            r"10 of 40 fits after 0:0\d, about 0:0\d left", shown(len(lines) + 2)[-1]
+        )
+    over = len(console.file.getvalue())
+    time.sleep(0.2)
+    assert len(console.file.getvalue()) == over
+
+
+def test_progress_of_a_short_run_is_silent_elsewhere():
     console = terminal(force_terminal=False)
-    with run.progress(console, Plan([], 40, 0, 0)) as tell:
+    with progress(console, Plan([], 40, 0, 0)) as tell:
         tell(13, 1.23456)
     assert console.file.getvalue() == ""
+
+
+def test_times_are_written_as_on_a_clock():
+    assert [ticking.clock(s) for s in (0, 59.6, 245, 3750)] == ["0:00", "1:00", "4:05", "1:02:30"]
 
 
 def test_a_person_at_a_terminal_sees_how_far_it_is(toy):

@@ -1,5 +1,5 @@
 """`python -m scroll` is the command line."""
 
-from .cli import app
+from scroll_command import main
 
-app(prog_name="scroll")
+main()

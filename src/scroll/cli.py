@@ -3,13 +3,14 @@
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from .ticking import clock, ticking
 from .usage import Commands
 
 FORMATS = (".png", ".pdf", ".svg")
@@ -193,7 +194,8 @@ def fit(
     as_json: Json = False,
 ) -> None:
     """Fit a model to a table and write it to one file."""
-    with _readable():
+    bar = sys.stdout.isatty() and not quiet and not as_json
+    with _readable(), nullcontext() if bar or quiet else ticking(_still_fitting):
         from . import commands
 
         found = commands.fit(
@@ -201,7 +203,7 @@ def fit(
             covariance=covariance, routing=routing, recipe=recipe, body=body, ordered=ordered,
             levels=levels, class_weight=class_weight, weight=weight, drop=drop, held=held,
             random_state=seed, max_steps=max_steps,
-            verbose=int(sys.stdout.isatty() and not quiet and not as_json),
+            verbose=int(bar),
         )  # fmt: skip
         if as_json or not quiet:
             _show(found, as_json)
@@ -286,6 +288,10 @@ def _readable() -> Iterator[None]:
 
 def _note(message: str) -> None:
     typer.echo(f"note: {' '.join(message.split())}", err=True)
+
+
+def _still_fitting(seconds: float) -> None:
+    _note(f"still fitting after {clock(seconds)}")
 
 
 def _show(found: dict[str, Any], as_json: bool) -> None:

@@ -14,6 +14,7 @@ from .endtoend import END_TO_END
 from .engines import engine as named
 from .experiments import EXPERIMENTS
 from .makers import Scope
+from .progress import progress
 from .report import report
 from .studies import STUDIES
 from .tables import Table, to_csv, to_markdown, to_rich, to_text
@@ -49,7 +50,7 @@ def trained(
     engine: str = "local",
     download: bool = False,
 ) -> None:
-    """Train what is missing, with a progress bar on `console`."""
+    """Train what is missing, with its progress on `console`."""
     cluster = named(engine)
     where = _device(device)
     must(data is None or data.is_dir(), "data", "be a folder", data, error=FileNotFoundError)
@@ -67,7 +68,7 @@ def trained(
         folder,
         workers=workers or ((os.cpu_count() or 1) if where == "cpu" else 1),
         say=partial(console.out, highlight=False),
-        watch=partial(run.progress, console),
+        watch=partial(progress, console),
         engine=cluster,
         download=download,
     )

@@ -15,6 +15,7 @@ from ..factors import NegativeBinomial, Poisson
 from ..metrics import LEVELS, nll, pit
 from ..predictive import Count
 from .overdispersion import simulated
+from .processes import worked
 from .significance import marks
 from .studies import Say
 from .tables import Cell, Table, cell
@@ -160,13 +161,11 @@ def tried(data: Data, method: str, seed: int, quick: bool) -> dict[str, float]:
 
 def public(data: dict[str, Data], quick: bool, say: Say) -> Table:
     """`ScrollRegressor` beside three regressions."""
-    from joblib import Parallel, delayed
-
     tasks = [(s, m, seed) for s in data for seed in SPLITS[: 1 if quick else None] for m in FITS]
     workers = 1 if quick else os.cpu_count() or 1
-    run = Parallel(workers, return_as="generator", batch_size=1)
     found: dict[tuple[str, str], dict[str, dict[int, float]]] = {}
-    results = run(delayed(tried)(data[s], m, seed, quick) for s, m, seed in tasks)
+    each = ((data[s], m, seed, quick) for s, m, seed in tasks)
+    results = worked(tried, each, workers, ordered=True)
     for (name, method, seed), result in zip(tasks, results, strict=True):
         say(f"{name}, seed {seed}: {method}, NLL {result['test NLL']:.3f}")
         row = found.setdefault((name, method), {metric: {} for metric in METRICS})

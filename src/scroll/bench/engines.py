@@ -7,6 +7,7 @@ it was at.
 
 import os
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -94,7 +95,7 @@ def spread(
                 found = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="all")(
                     tasks
                 )
-                with _given_up(found):
+                with cancelling(found):
                     for one in found:  # noqa: UP028, as `yield from` would close it, with words
                         yield one
                 return
@@ -108,8 +109,8 @@ def spread(
 
 
 @contextmanager
-def _given_up(found: Any) -> Iterator[None]:
-    """Who reads no further knows why: joblib need not warn of what it has cancelled."""
+def cancelling(found: Any) -> Iterator[None]:
+    """Cancel the tasks of a generator of joblib, without its warning, when its reader stops."""
     try:
         yield
     except GeneratorExit:
@@ -119,11 +120,38 @@ def _given_up(found: Any) -> Iterator[None]:
         raise
 
 
+class Recalled(Exception):
+    """The task that runs here is no longer wanted."""
+
+
+def recall() -> Callable[..., None]:
+    """Return a function that raises `Recalled` once the process that asked for this task is gone.
+
+    A cluster outlives a run and cannot stop a thread, so that the task has to ask. Dask forgets
+    a task whose client has gone; Ray ends such tasks itself.
+    """
+    distributed: Any = sys.modules.get("distributed")
+    try:
+        worker = distributed.get_worker()
+        key = worker.get_current_task()
+    except (AttributeError, ValueError):  # not on a worker of Dask
+        return lambda *told: None
+
+    def check(*told: object) -> None:
+        task = worker.state.tasks.get(key)
+        if task is None or task.state == "cancelled":
+            raise Recalled(key)
+
+    return check
+
+
 def _done(work: Callable[..., Any], key: int, some: tuple[Any, ...]) -> tuple[int, Any]:
-    """On a worker: one at a time, as seeds and checks are a process's, and workers have threads."""
+    """Work on a worker, one task at a time per process however many threads it has."""
     with _ONE:
         try:
             return key, work(*some)
+        except Recalled:  # should the cluster want it after all, the rest is given out again
+            raise
         except Exception as error:
             return key, Failure(f"{type(error).__name__}: {error}")
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +22,8 @@ import torch
 from ..checks import must, refusal
 
 Record = dict[str, Any]
+
+WRITING = Lock()  # held while this process writes: one that is to end ends before or afterwards
 
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 _GZIP = b"\x1f\x8b"
@@ -61,7 +64,7 @@ def append(path: str | Path, records: Iterable[Mapping[str, Any]]) -> None:
         remedy = "Make it and its folder writable, or choose another folder."
         raise refusal(str(path), "be writable", error.strerror, remedy, type(error)) from error
     try:
-        with _alone(file):
+        with WRITING, _alone(file):
             _write(file, lines)
     except OSError as error:
         want = f"take {len(lines)} more bytes"

@@ -4,23 +4,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from ..checks import must, one_of
 from . import datasets, records
-from .engines import Engine, Failure, spread
+from .engines import Engine, Failure, recall, spread
 from .experiments import EXPERIMENTS, QUICK
 from .fitting import fit
 from .index import Index
 from .makers import Scope
+from .processes import worked
 from .protocol import Folds, folds
 from .tables import Table
 from .work import Plan, Read, Tell, Unit, missing, plan
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 Say = Callable[[str], object]
 LOCAL = Engine("local", "")
@@ -138,11 +136,9 @@ def _each(
             yield unit.fits, _recorded(unit, results, done, read, _after(before, tell))
             before += unit.fits
         return
-    from joblib import Parallel, delayed
-
     largest_first = sorted(units, key=lambda u: -u.fits)  # so that the last ones are short
-    tasks = (delayed(_elsewhere)(u, results, _related(u, done), source) for u in largest_first)
-    yield from Parallel(workers, return_as="generator_unordered", batch_size=1)(tasks)
+    tasks = ((u, results, _related(u, done), source) for u in largest_first)
+    yield from worked(_elsewhere, tasks, workers)
 
 
 def _afar(
@@ -167,7 +163,7 @@ def _afar(
 def _given_back(unit: Unit, source: Source) -> list[records.Record]:
     """All records of a unit, trained on a worker."""
     torch.set_num_threads(1)
-    return [line for lines in _fitted(unit, _reader(source), None) for line in lines]
+    return [line for lines in _fitted(unit, _reader(source), recall()) for line in lines]
 
 
 def _recorded(unit: Unit, results: Path, done: set[str], read: Read, tell: Tell | None) -> float:
@@ -254,41 +250,6 @@ def reader(source: Source, say: Say = print) -> Read:
         return kept[key]
 
     return read
-
-
-@contextmanager
-def progress(console: "Console", work: Plan) -> Iterator[Tell]:
-    """A bar of fits done, best so far and time left; nothing where nobody looks."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    if not console.is_terminal:
-        yield lambda done, best: None
-        return
-    columns = (
-        TextColumn("fits"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("best {task.fields[best]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("fits", total=work.fits, best="--")
-        least = torch.inf
-
-        def tell(done: int, best: float) -> None:
-            nonlocal least
-            least = min(least, best)
-            bar.update(task, completed=done)
-            if least < torch.inf:
-                bar.update(task, best=f"{least:.3f}")
-
-        yield tell
 
 
 @contextmanager
