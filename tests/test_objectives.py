@@ -230,7 +230,7 @@ REFUSED = {
     ),
     "no such covariance": (
         lambda: make_head("scroll-block"),
-        r"`covariance` must be one of 'full', 'diag', 'lowrank', 'none', but got 'block'",
+        r"`covariance` must be one of 'full', 'diag', 'lowrank', 'none', 'auto', but got 'block'",
     ),
     "a row that does not exist": (
         lambda: make_head("loo-lowrank"),

@@ -168,7 +168,7 @@ def fit(
     members: Annotated[
         int | None, typer.Option(help="Networks in the ensemble: 1 for numbers, 5 for classes.")
     ] = None,
-    covariance: Annotated[str, typer.Option(help="full, diag, lowrank or none.")] = "full",
+    covariance: Annotated[str, typer.Option(help="auto, full, diag, lowrank or none.")] = "auto",
     routing: Annotated[str, typer.Option(help="auto, free, closed or hybrid.")] = "auto",
     recipe: Annotated[str, typer.Option(help="default or paper.")] = "default",
     body: Annotated[

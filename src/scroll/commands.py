@@ -45,7 +45,7 @@ def fit(
 ) -> dict[str, Any]:  # fmt: skip
     """Fit a model to a table and write it; what it has become."""
     one_of("--task", task, ("auto", *LIKELIHOODS))
-    one_of("--covariance", parameters["covariance"], ("full", "diag", "lowrank", "none"))
+    one_of("--covariance", parameters["covariance"], ("auto", "full", "diag", "lowrank", "none"))
     if parameters["n_members"] is None:
         del parameters["n_members"]  # the estimators know
     seed = parameters["random_state"]
@@ -266,7 +266,7 @@ def _about(model: Any) -> dict[str, Any]:
     found["likelihood"] = model.model_.spec.likelihood
     if given.get("class_weight") is not None:
         found["class_weight"] = given["class_weight"]
-    found |= {"covariance": given["covariance"], "members": len(model.routes_)}
+    found |= {"covariance": model.model_.spec.covariance, "members": len(model.routes_)}
     found |= {"bodies": model.bodies_, "routes": model.routes_, "steps": model.n_iter_}
     found["held_out_nll"] = _shown(float(np.mean(model.scores_)) + _units(model))
     return json.loads(json.dumps(found, default=np.ndarray.tolist))

@@ -29,9 +29,9 @@ from .checks import (
 from .covariances import Diag, Full, Sum
 from .diagnosis import Diagnosis, diagnose
 from .factors import Gaussian
-from .families import FAMILIES
+from .families import FAMILIES, warn_if_heavy
 from .likelihoods import Likelihood, Replicates
-from .objectives import Objective, minus_kl_wishart, none, row, squared_error
+from .objectives import Objective, family, minus_kl_wishart, none, row, squared_error
 from .precision import full_precision
 from .routes import Problem, hybrid
 from .states import difference
@@ -43,7 +43,9 @@ class Head(nn.Module):
     Args:
         in_features: number of features H that the body gives.
         likelihood: the observation model; `scroll.likelihoods` has them.
-        covariance: "full", "diag", "lowrank" or "none", the family of S.
+        covariance: "full", "diag", "lowrank" or "none", the family of S; "auto" takes "full" up to
+            K H^2 = 2^20 for K latents, then "lowrank" up to K H = 2^20, then "diag". The attribute
+            `covariance` says which.
         method: a method of `scroll.METHODS` that exists for this covariance, or an `Objective`.
         beta: weight each point's score by its detached V^beta; 0.5 keeps a deep body from
             giving up on hard points (Gaussian likelihoods only).
@@ -66,7 +68,7 @@ class Head(nn.Module):
         in_features: int,
         likelihood: Likelihood,
         *,
-        covariance: str = "full",
+        covariance: str = "auto",
         method: str | Objective = "scroll",
         beta: float = 0.0,
         alpha: float = 1.0,
@@ -84,6 +86,8 @@ class Head(nn.Module):
             not_negative(name, number)
         positive("init_std", init_std)
         positive("alpha", alpha)
+        warn_if_heavy(covariance, in_features, likelihood.latents)
+        covariance = family(method, covariance, in_features, likelihood.latents)
         self.objective = row(method, covariance)
         self.method = method if isinstance(method, str) else "your own"
         self.covariance = "diag" if self.objective.diagonal else covariance

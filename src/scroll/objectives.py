@@ -13,7 +13,7 @@ from ._value import cast
 from .beliefs import Belief, Moments
 from .cavities import leave_one_out, sequential, shared
 from .checks import must, one_of
-from .families import FAMILIES
+from .families import FAMILIES, by_size
 from .routes import (
     Filtered,
     Problem,
@@ -196,9 +196,30 @@ METHODS: dict[str, Objective] = {
 """Every named method whose training is an objective: `method-covariance`."""
 
 
+def family(method: str | Objective, covariance: str, in_features: int, latents: int) -> str:
+    """Return the covariance family that `covariance` names; "auto" goes by size (`by_size`).
+
+    A belief that `method` binds to the posterior has the posterior's own covariance.
+    """
+    if covariance != "auto":
+        return covariance
+    named = {key.rpartition("-")[2]: o for key, o in METHODS.items() if _method(key) == method}
+    objective = next(iter(named.values()), method)
+    if not isinstance(objective, Objective):
+        return "full"  # `row` says which methods there are
+    by_score = objective.batches or objective.route is hybrid
+    found = by_size(in_features, latents) if by_score else "full"
+    return found if found in named or not named else next(iter(named))
+
+
+def _method(key: str) -> str:
+    """The method's part of a key of `METHODS`."""
+    return key.rpartition("-")[0]
+
+
 def row(method: str | Objective, covariance: str) -> Objective:
     """`METHODS["method-covariance"]`, or an error that says what there is."""
-    one_of("covariance", covariance, FAMILIES)
+    one_of("covariance", covariance, (*FAMILIES, "auto"))
     if isinstance(method, Objective):
         bound = not method.batches and method.route is not hybrid
         own = "diag" if method.diagonal else "full"
@@ -209,8 +230,8 @@ def row(method: str | Objective, covariance: str) -> Objective:
             repr(covariance),
         )
         return method
-    one_of("method", method, list(dict.fromkeys(key.rpartition("-")[0] for key in METHODS)))
-    families = [key.rpartition("-")[2] for key in METHODS if key.rpartition("-")[0] == method]
+    one_of("method", method, list(dict.fromkeys(map(_method, METHODS))))
+    families = [key.rpartition("-")[2] for key in METHODS if _method(key) == method]
     remedy = f"These exist for method {method!r}; method 'scroll' takes every covariance."
     one_of("covariance", covariance, families, remedy)
     return METHODS[f"{method}-{covariance}"]

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from .._value import cast
 from ..checks import LARGEST_COUNT, must, not_negative, one_of, positive, positive_int, unchecked
+from ..families import by_size
 from ..training import Watch
 from .advice import collapsed, doubts, unseen
 from .crossing import cross
@@ -207,7 +208,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
     def _spec(self, encoder: Encoder, plan: Plan, y: Array) -> Spec:
         body: Any = self.body
         named = "yours" if isinstance(body, nn.Module) else body
-        return Spec(
+        spec = Spec(
             likelihood=self._likelihood(),
             covariance=self.covariance,
             beta=float(self.beta),
@@ -220,6 +221,10 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
             noise=plan.noise,
             largest=max(1.0, float(y.max())) if self._likelihood() in COUNTS else LARGEST_COUNT,
         )
+        if self.covariance != "auto":
+            return spec
+        features = max(candidate.features for candidate in plan.candidates)
+        return replace(spec, covariance=by_size(features, spec.latents))
 
     @contextmanager
     def _progress(self, plan: Plan) -> Iterator[Any]:

@@ -51,7 +51,7 @@ class ScrollClassifier(ClassifierMixin, Scroll):  # type: ignore[misc]
 
     def __init__(
         self,
-        covariance: str = "full",
+        covariance: str = "auto",
         routing: str = "auto",
         likelihood: str = "ova",
         ordered: bool | Sequence[Any] = False,

@@ -23,7 +23,8 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
     """Distributions, intervals and a flag for strange inputs from a table.
 
     Args:
-        covariance: "full", "diag", "lowrank" or "none", the family of the belief's S.
+        covariance: "full", "diag", "lowrank" or "none", the family of the belief's S; "auto" takes
+            the largest that trains quickly: "full" for one target, or for up to 64 classes.
         routing: what predicts on the trained features: "free", "closed", "hybrid", or "auto",
             which takes the best of them by held-out score.
         likelihood: "gaussian", or "poisson" and "negbinomial" for counts, whose intervals,
@@ -53,7 +54,7 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
 
     def __init__(
         self,
-        covariance: str = "full",
+        covariance: str = "auto",
         routing: str = "auto",
         likelihood: str = "gaussian",
         n_members: int = 1,

@@ -43,7 +43,7 @@ class ScrollProba(BaseProbaRegressor):  # type: ignore[misc]
 
     def __init__(
         self,
-        covariance: str = "full",
+        covariance: str = "auto",
         routing: str = "auto",
         n_members: int = 1,
         beta: float = 0.0,
