@@ -60,9 +60,11 @@ def test_targets_may_be_arrays_lists_and_series(name, kind):
     if y.dim() > 1 and "series" in kind:
         return  # a column holds one number per row
     given = INPUTS[kind](y)
+    torch.set_warn_always(True)  # or torch warns of a read-only array once per process
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         torch.testing.assert_close(p.log_prob(given), p.log_prob(y))
+    torch.set_warn_always(False)
 
 
 def test_polars_columns_and_memory_maps_are_targets(tmp_path):

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from . import sheets
+from .arguments import as_tensor
 from .atomic import write
 from .checks import listed, must, one_of, refusal
 from .estimators import ScrollClassifier, ScrollRegressor, persist
@@ -233,7 +233,7 @@ def evaluate(
         y = positions(model.levels_, classes(frame, known[0]), table)
         return rows | of_labels(p, y)
     given = _target(frame, known, table, "regression", model.likelihood)
-    y = torch.from_numpy(given)
+    y = as_tensor("y", given)
     parts = _outputs(model, p, known)
     truth = dict(zip(parts, y.reshape(len(y), -1).T, strict=True))
     if plots is not None:

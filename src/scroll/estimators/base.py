@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from .._value import cast
+from ..arguments import as_tensor
 from ..checks import LARGEST_COUNT, must, not_negative, one_of, positive, positive_int, unchecked
 from ..families import by_size
 from ..training import Watch
@@ -65,7 +66,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         device = self._device()
 
         def encoded(part: Array) -> Tensor:
-            return encoder(torch.from_numpy(np.ascontiguousarray(part))).to(device)
+            return encoder(as_tensor("X", np.ascontiguousarray(part))).to(device)
 
         plan = self._plan(encoder, len(target))
         shift, scale = self._units(target, plan)
@@ -180,7 +181,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "model_")
         codes = self._codes(X)
         unseen(self.table_.new_gaps(codes))
-        return torch.from_numpy(np.ascontiguousarray(codes))
+        return as_tensor("X", np.ascontiguousarray(codes))
 
     def _device(self) -> torch.device:
         name = self.device
