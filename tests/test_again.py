@@ -73,7 +73,7 @@ def test_a_classifier_learns_from_all_rows(calls, monkeypatch):
     ((data, looks),) = calls
     assert data.x.shape[:2] == (2, 80)
     assert sorted(data.y[0].tolist()) == sorted(y.tolist())
-    assert sorted(data.weight[0].tolist()) == pytest.approx(sorted(weight), rel=0.05)
+    assert sorted(data.weight[0].tolist()) == pytest.approx(sorted(weight), rel=1e-6)
     assert (looks == looks.round()).all()
     assert (looks >= 1).all()
     assert model.ood_score(x).shape == (80,)

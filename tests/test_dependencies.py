@@ -21,9 +21,10 @@ MODULES = {  # by distribution, where the names differ
     "scikit-learn": {"sklearn"},
     "transformers": {"transformers", "huggingface_hub"},
 }
-OURS = {"scroll"}
+OURS = {"scroll", "scroll_command"}
 # The public samplers of a gamma variable accept no generator.
 ALLOWED = {
+    "os._exit",  # documented, in spite of its name
     "torch._standard_gamma",
     "torch._higher_order_ops.while_loop.while_loop",
     "torch.utils._python_dispatch.TorchDispatchMode",

@@ -127,7 +127,7 @@ def test_weight_decay_is_felt():
 
 
 def test_the_schedule_by_hand():
-    pace = pace_of(Recipe(steps=200, schedule="one-cycle"))
+    pace = pace_of(Recipe(steps=200, schedule="one-cycle"), torch.zeros(()))
     want = torch.tensor([multiplier(step, 200) for step in range(200)])
     torch.testing.assert_close(pace, want, rtol=1e-12, atol=1e-15)
     assert pace[0].item() == pytest.approx(1 / 25, rel=1e-12)
@@ -136,7 +136,7 @@ def test_the_schedule_by_hand():
     assert (pace[:21].diff() > 0).all()
     assert (pace[20:].diff() < 0).all()
     assert 0 < pace[-1] < 1e-3
-    assert pace_of(Recipe(steps=200)).tolist() == [1]
+    assert pace_of(Recipe(steps=200), torch.zeros(())).tolist() == [1]
 
 
 def test_the_schedule_is_torchs_one_cycle():
@@ -151,7 +151,7 @@ def test_the_schedule_is_torchs_one_cycle():
         rates.append(adam.param_groups[0]["lr"])
         adam.step()
         theirs.step()
-    mine = pace_of(Recipe(steps=steps, schedule="one-cycle")).numpy()
+    mine = pace_of(Recipe(steps=steps, schedule="one-cycle"), torch.zeros(())).numpy()
     # the steepest step is pi/2 * 0.96 / 100
     np.testing.assert_allclose(mine, rates, rtol=0, atol=0.016)
 

@@ -81,6 +81,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
             own=held is not None or rows.held is rows.train,
             seen=held is None and rows.held is rows.train,
             fold=None if rows.fold is None else torch.from_numpy(rows.fold).to(device),
+            ratio=rows.ratio,
         )
         with self._progress(plan) as watch, unchecked():
             trained = partial(fit, routing=self._routing()) if rows.fold is None else cross

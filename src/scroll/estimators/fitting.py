@@ -43,6 +43,12 @@ class Data(NamedTuple):
     own: bool  # whether the held-out rows are the user's, and so not to be learned from
     seen: bool  # whether they are the training rows: there were too few to hold any out
     fold: Tensor | None = None  # (N,), the member that holds each row out, where none is for all
+    ratio: float = 1.0  # mean weight of the held-out rows by that of the training rows
+
+    @property
+    def later_weight(self) -> Tensor | None:
+        """Weights of the held-out rows beside those of the training rows, once they are learned."""
+        return None if self.held_weight is None else self.ratio * self.held_weight
 
 
 @dataclass
@@ -177,8 +183,9 @@ def _on_all(
     """The members trained anew on all rows, each up to the step that it was kept at."""
     x, y = (torch.cat(pair) for pair in ((data.x, data.held_x), (data.y, data.held_y)))
     weight = None
-    if data.weight is not None and data.held_weight is not None:
-        weight = each(torch.cat([data.weight, data.held_weight]), len(seeds))
+    if data.weight is not None and data.later_weight is not None:
+        weight = torch.cat([data.weight, data.later_weight])
+        weight = each(weight / weight.mean(), len(seeds))
     rows = Rows(each(x, len(seeds)), each(y, len(seeds)), weight)
     looks = torch.tensor(best, device=x.device) / plan.recipe.every
     return again(fresh(data, body, head, seeds, start), rows, looks, plan.recipe, seeds, watch)
@@ -315,7 +322,7 @@ def _allowed(network: Network, routing: str) -> tuple[str, ...]:
 
 def _include(bound: Refit, network: Network, data: Data) -> None:
     """Let the posterior see the held-out rows, too, now that they have decided."""
-    for batch in Features(network, data.held_x, data.held_y, data.held_weight):
+    for batch in Features(network, data.held_x, data.held_y, data.later_weight):
         bound.update(*batch)
 
 

@@ -19,6 +19,7 @@ class Split(NamedTuple):
     weight: Array | None  # of the training rows, of mean one
     held_weight: Array | None
     fold: Array | None = None  # of each training row, where every one is held out once
+    ratio: float = 1.0  # mean weight of the held-out rows by that of the training rows
 
 
 def split(
@@ -74,7 +75,8 @@ def split(
     held = _held(order, y[rows] if labels else None, fraction) if fraction else order < 0
     train = rows[~held][rng.permutation((~held).sum())]
     later = rows[held] if held.any() else train
-    return Split(train, later, _mean_one(weight, train), _mean_one(weight, later))
+    ratio = 1.0 if weight is None else float(weight[later].mean() / weight[train].mean())
+    return Split(train, later, _mean_one(weight, train), _mean_one(weight, later), ratio=ratio)
 
 
 def _held(order: Array, labels: Array | None, fraction: float) -> Array:
@@ -119,12 +121,15 @@ def _majority(group: Array, labels: Array) -> Array:
 
 
 def weighed(rows: Split, by: Array) -> Split:
-    """A split whose weights are times those of its rows' classes, `by` (N,)."""
+    """Return a split whose weights are multiplied by those of its rows' classes, `by` (N,)."""
     both: list[Array | None] = []
+    means = []
     for weight, some in ((rows.weight, rows.train), (rows.held_weight, rows.held)):
         new = by[some] * (1.0 if weight is None else weight)
-        both.append(new / new.mean() if len(new) else None)
-    return rows._replace(weight=both[0], held_weight=both[1])
+        means.append(float(new.mean()) if len(new) else 1.0)
+        both.append(new / means[-1] if len(new) else None)
+    ratio = rows.ratio * means[1] / means[0]
+    return rows._replace(weight=both[0], held_weight=both[1], ratio=ratio)
 
 
 def _mean_one(weight: Array | None, rows: Array) -> Array | None:
