@@ -5,13 +5,19 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 ONCE = @echo "Installing into $(VENV), once; most of the time goes to PyTorch ..."
 
-.PHONY: demo test lint types clean
+.PHONY: demo test fuzz lint types clean
 
 demo: $(VENV)/demo.done
 	$(BIN)/scroll demo
 
 test: $(VENV)/test.done
 	$(BIN)/python -m pytest
+
+# Longer than the part in `make test`, and other cases each time; ONLY=tables:137 runs one again.
+CASES ?= 5000
+SEED ?= $(shell date +%s)
+fuzz: $(VENV)/test.done
+	FUZZ_CASES=$(CASES) FUZZ_SEED=$(SEED) FUZZ_ONLY=$(ONLY) $(BIN)/python -m pytest tests/test_fuzz.py
 
 lint: $(VENV)/test.done
 	$(BIN)/ruff check .

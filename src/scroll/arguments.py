@@ -28,9 +28,13 @@ def as_tensor(name: str, x: Any) -> Tensor:
 
 
 def _native(array: NDArray[Any]) -> NDArray[Any]:
-    """The array as torch takes it: writable, in this machine's byte order, not of objects."""
+    """Return the array as torch takes it: writable, not reversed, in this machine's byte order,
+    not of objects."""
     array = np.array(array.tolist()) if array.dtype.kind == "O" else array
-    return array.astype(array.dtype.newbyteorder("="), copy=not array.flags.writeable)
+    shared = array.flags.writeable and min(array.strides, default=0) >= 0
+    return array.astype(
+        array.dtype.newbyteorder("="), order="K" if shared else "C", copy=not shared
+    )
 
 
 def rows(y: Any, like: Tensor) -> Tensor:

@@ -85,6 +85,9 @@ def _labels(values: list[Any], name: str) -> Any:
     if labels.dtype.kind == "f":
         whole = bool((labels == labels.round()).all())
         must(whole, name, "hold whole numbers, text or booleans to be classes", "fractions")
+        most = float(np.abs(labels).max(initial=0.0))
+        want = "hold whole numbers below 2**53 to be classes: larger ones cannot be told apart"
+        must(most < 2**53, name, want, f"{most:g}", "Quote them, so that they are read as text.")
         return labels.astype(np.int64)
     return labels if labels.dtype.kind in "biuU" else labels.astype(str)
 

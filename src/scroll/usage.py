@@ -65,8 +65,10 @@ def _wanted(message: str) -> str:
 
 
 def _value(options: Sequence[str], words: Sequence[str]) -> str:
-    """The value of an option among the words of a command line."""
-    pairs = zip(words, [*words[1:], ""], strict=True)
-    after = [following for word, following in pairs if word in options]
-    joined = [word.partition("=")[2] for word in words if word.partition("=")[0] in options]
-    return quoted((after or joined or ["another value"])[0])
+    """Return the last value of an option among the words of a command line."""
+    given = [
+        following if word in options else word.partition("=")[2]
+        for word, following in zip(words, [*words[1:], ""], strict=True)
+        if word.partition("=")[0] in options
+    ]
+    return quoted(given[-1] if given else "another value")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, is_classifier
-from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
@@ -29,7 +30,14 @@ from .model import COUNTS, Model, Spec
 from .recipes import FEW, LABELS, Plan, default, paper
 from .rows import Split, _mean_one, split, weighed
 from .table import Remarks, Table
-from .validation import check_columns, check_weights
+from .validation import (
+    check_columns,
+    check_held_out,
+    check_seed,
+    check_table,
+    check_weights,
+    one_line,
+)
 
 Array = NDArray[Any]
 
@@ -52,7 +60,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         codes = self._codes(X, reset=True)
         check_consistent_length(codes, y)
         must(len(codes) > 1, "X", "hold at least two rows", "n_samples = 1")
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = check_seed(self.random_state)
         fraction = 0.0 if held is not None else self.validation_fraction
         rows = self._split(codes, y, (sample_weight, by_class), fraction, seed)
         mine, target = codes[rows.train], y[rows.train]
@@ -62,6 +70,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
             held_codes, held_y = self._codes(held[0]), held[1]
             held_weight = None if by_class is None else _mean_one(by_class, held_y)
             check_consistent_length(held_codes, held_y)
+            check_held_out(held_y, y)
         encoder = Encoder.of(self.table_, mine)
         device = self._device()
 
@@ -144,8 +153,9 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
             positive("learning_rate", self.learning_rate)
         not_negative("beta", self.beta)
         must(self.beta <= 1, "beta", "be at most 1", self.beta)
-        share = self.validation_fraction
-        must(0 < share < 1, "validation_fraction", "lie strictly between 0 and 1", share)
+        share: Any = self.validation_fraction
+        inside = isinstance(share, Real) and 0 < float(share) < 1
+        must(inside, "validation_fraction", "lie strictly between 0 and 1", repr(share))
         must(
             self._likelihood() in ("gaussian", "gaussreg") or self.routing in ("auto", "free"),
             "routing",
@@ -158,13 +168,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         """X as numbers, checked as scikit-learn does; `reset` learns what the columns are."""
         frame, remarks = frame_of(X), Remarks()
         if frame is None:
-            X = check_array(
-                typed(X),
-                dtype=None if holds_text(X) else "numeric",
-                ensure_all_finite=False,
-                estimator=self,
-                input_name="X",
-            )
+            X = check_table(self, typed(X), text=holds_text(X))
         rows = X if frame is None else frame
         table = Table.of(rows, remarks) if reset else self.table_
         codes = table.codes(rows, type(self).__name__, remarks)
@@ -195,7 +199,8 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
             repr(name),
             "Use device='cpu'.",
         )
-        return torch.device(name)
+        with one_line("device", "be 'cpu', 'cuda' or 'auto'"):
+            return torch.device(name)
 
     def _plan(self, encoder: Encoder, rows: int) -> Plan:
         plan = paper(encoder.plain)
@@ -278,7 +283,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
     def sample(self, X: Any, n: int = 1, random_state: Any = None) -> Array:
         """n draws of y a row, (n, N)."""
         positive_int("n", n)
-        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        seed = check_seed(random_state)
         generator = torch.Generator().manual_seed(seed)
         draws: Array = self.predict_dist(X).sample(n, generator).numpy()
         return draws

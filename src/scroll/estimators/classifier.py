@@ -16,7 +16,7 @@ from .base import Array, Scroll
 from .frames import missing
 from .recipes import Body, Plan
 from .rows import pair
-from .validation import check_weights
+from .validation import check_weights, one_line
 
 CROSSED = 20_000  # rows above which all members hold out the same: a part of them says enough
 
@@ -95,7 +95,7 @@ class ScrollClassifier(ClassifierMixin, Scroll):  # type: ignore[misc]
                 "This ScrollClassifier estimator requires y to be passed, but the target y is None."
             )
         order, y = self._order(y), labelled(y)
-        with np.errstate(invalid="ignore"):  # of infinities, of which it tells in words
+        with np.errstate(invalid="ignore"), one_line("y", "hold labels"):
             check_classification_targets(y)
         self.levels_ = np.unique(y) if order is None else _arranged(order, y)
         self.classes_ = np.sort(self.levels_)
@@ -233,7 +233,8 @@ def labelled(y: Any) -> Array:
     """Labels (N,), none of them missing, all of one kind."""
     if hasattr(y, "to_numpy"):  # or integers that pandas lets be missing would become floats
         y = y.to_numpy()
-    y = column_or_1d(y, warn=True)
+    with one_line("y", "hold one label per row"):
+        y = column_or_1d(y, warn=True)
     plain = y.dtype.kind != "O"
     gone = y != y if plain else np.array([missing(label) for label in y], bool)
     got = f"{gone.sum()} missing, the first in row {gone.argmax()}"

@@ -65,11 +65,11 @@ def spec(size: int) -> Check:
         layout=record(columns=integer(1), **sizes),
         parts=array(row(text, array(choice("free", "closed", "hybrid"), 1)), 1),
         tried=mapping(SCORE),
-        power=number(0),
+        power=number(0, 1e6),
         lapse=number(0, 1),
         bias=boolean,
-        floor=number(0),
-        noise=number(1e-30),
+        floor=number(0, 1e6),
+        noise=number(1e-30, 1e6),
         largest=number(1, LARGEST_COUNT),
     )
 

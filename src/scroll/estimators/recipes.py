@@ -112,12 +112,13 @@ def candidates(
         found: tuple[str, ...] = known[body] if ranked or body != "auto" else ("smooth",)
         found += ("linear",) * (linear and body == "auto")
         return tuple(_named(name, plain, ranked, labels) for name in found)
-    widths = tuple(body)
+    given: Any = body
+    widths: tuple[int, ...] = tuple(given) if isinstance(given, Sequence) else ()
     must(
         len(widths) > 0 and all(isinstance(w, int) and w > 0 for w in widths),
         "body",
         "be a name, a tuple of positive widths such as (256, 128), or a module",
-        body,
+        repr(body),
     )
     numbers = sum((a + 1) * b for a, b in zip((plain, *widths), widths, strict=False))
     make = partial(_layers, plain, widths)

@@ -14,7 +14,7 @@ from .base import Array, Scroll
 from .outliers import warn_of_outliers
 from .recipes import Body, Plan
 from .rows import pair
-from .validation import check_target
+from .validation import check_target, one_line
 
 FARTHEST = 1e8  # standard deviations from the mean that training sees of a target
 
@@ -112,10 +112,8 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
                 "This ScrollRegressor estimator requires y to be passed, but the target y is None."
             )
         target = check_target(self, y)
-        try:
+        with one_line("y", "hold numbers"):
             target = np.asarray(target, np.float64)
-        except (TypeError, ValueError) as error:
-            raise refusal("y", "hold numbers", f"others ({error})") from error
         most = np.abs(target).max(initial=0.0)
         within = most < 1e150 and not 0 < most < 1e-150
         got, remedy = f"{most:g} as its largest absolute value", "Give it in other units."

@@ -90,6 +90,7 @@ class Table:
         else:
             self._same_number(len(frame.columns), estimator)
             columns = frame.columns
+        _filled((len(columns[0]), len(columns)))
         single = frame is not None and frame.single
         codes = np.empty((len(columns[0]), len(columns)), np.float32 if single else np.float64)
         for j, (values, column) in enumerate(zip(columns, self.columns, strict=True)):
@@ -151,7 +152,7 @@ class Table:
 
 
 def _filled(shape: tuple[int, ...]) -> None:
-    """There is something to learn from; in the words that scikit-learn's checks look for."""
+    """Require rows and columns, in the words that scikit-learn's checks look for."""
     for n, what, kind in zip(shape, ("rows", "columns"), ("sample", "feature"), strict=True):
         got = f"0 {kind}(s) (shape={tuple(shape)}) while a minimum of 1 is required"
         must(n, "X", f"have {what}", got)
