@@ -165,7 +165,7 @@ def test_a_device_that_is_not_there_is_refused(monkeypatch):
 def test_an_option_that_there_is_not_is_refused():
     done = bench(*ONE, "--speed", "fast")
     assert done.exit_code == 2
-    assert "No such option" in done.stderr
+    assert "`--speed` must be an option of scroll bench" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -480,6 +480,8 @@ def test_progress_elsewhere_is_a_line_every_half_minute(monkeypatch):
 
     with progress(console, Plan([], 40, 0, 0)) as tell:
         assert shown(1)[0] == "0 of 40 fits after 0:00"
+        tell(3, 1.23456)
+        assert "left" not in shown(len(lines) + 2)[-1]  # one stack says little of the others
         tell(10, 1.23456)
         assert re.fullmatch(
             r"10 of 40 fits after 0:0\d, about 0:0\d left", shown(len(lines) + 2)[-1]

@@ -10,9 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from scroll import ticking
 from scroll.bench import records, run
 from scroll.bench.engines import Engine, Recalled
+from scroll.cli import app
 from test_engines import ALL, UNITS, dask, narrow, numbers, register, sweep, table  # noqa: F401
 
 HERE = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
@@ -164,3 +167,16 @@ def test_a_dask_cluster_stops_working_for_a_client_that_is_killed(start, dask, t
     assert soon(lambda: len(marks(data, "looking")) == 2, 90), client.communicate(timeout=1)
     client.kill()
     assert soon(lambda: sorted(marks(data, "left")) == sorted(marks(data, "looking")))
+
+
+@pytest.mark.parametrize("words", [(), ("--json",), ("--quiet",)])
+def test_a_long_fit_says_that_it_goes_on(tmp_path, monkeypatch, words):
+    """Where there is no bar, unless it is to be quiet."""
+    monkeypatch.setattr(ticking, "EVERY", 0.01)
+    path = tmp_path / "train.csv"
+    np.savetxt(path, np.eye(30, 2), delimiter=",", header="a,y", comments="")
+    words = ["fit", path, "--target", "y", "-o", tmp_path / "m", "--max-steps", 20, *words]
+    done = CliRunner().invoke(app, list(map(str, words)))
+    assert done.exit_code == 0, done.output
+    assert ("note: still fitting after 0:0" in done.stderr) == ("--quiet" not in words)
+    assert "still" not in done.stdout

@@ -75,7 +75,7 @@ def bench(
     methods: Annotated[str, typer.Option(help="Methods, separated by commas.")] = "",
     seeds: Annotated[str, typer.Option(help="Seeds: 5-24, or 5,6,9.")] = "",
     device: Annotated[str, typer.Option(help="cpu or cuda; the best there is by default.")] = "",
-    quick: Annotated[bool, typer.Option("--quick", help="A small part, in a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A small part, in minutes.")] = False,
     compare: Annotated[bool, typer.Option("--compare", help="Beside the paper's.")] = False,
     dry: Annotated[bool, typer.Option("--tables", help="Train nothing; tables only.")] = False,
     data: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,

@@ -12,6 +12,8 @@ from .work import Plan, Tell
 if TYPE_CHECKING:
     from rich.console import Console
 
+ENOUGH = 0.1  # share of fits done from which on the time left is estimated
+
 
 @contextmanager
 def progress(console: "Console", work: Plan) -> Iterator[Tell]:
@@ -60,8 +62,9 @@ def _lines(console: "Console", work: Plan) -> Iterator[Tell]:
         finished = done
 
     def say(seconds: float) -> None:
-        left = seconds * (work.fits - finished) / finished if finished else None
-        estimate = "" if left is None else f", about {clock(left)} left"
+        estimate = ""
+        if finished >= ENOUGH * work.fits:
+            estimate = f", about {clock(seconds * (work.fits / finished - 1))} left"
         text = f"{finished} of {work.fits} fits after {clock(seconds)}{estimate}"
         console.out(text, highlight=False)
 
