@@ -50,3 +50,12 @@ def test_help_is_shown():
         assert done.exit_code == 0
         assert "Usage" in done.stdout
         assert done.stderr == ""
+
+
+def test_a_summary_of_long_labels_is_short(tmp_path):
+    rows = "".join(f"{i},{'ab'[i % 2] * 50_000}\n" for i in range(20))
+    (tmp_path / "t.csv").write_text(f"x,y\n{rows}")
+    args = ["fit", str(tmp_path / "t.csv"), "--target", "y", "-o", str(tmp_path / "m.scroll")]
+    done = CliRunner().invoke(app, [*args, "--max-steps", "5", "--body", "4", "--members", "1"])
+    assert done.exit_code == 0
+    assert len(done.output) < 5000

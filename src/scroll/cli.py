@@ -14,6 +14,7 @@ from .ticking import clock, ticking
 from .usage import Commands
 
 FORMATS = (".png", ".pdf", ".svg")
+LONG = 1000  # characters of a value that are printed for people; --json prints them all
 RESULTS, TABLES, REPORT = Path("results"), Path("tables"), Path("docs/results.md")
 Model = Annotated[Path, typer.Argument(help="A model that scroll fit has written.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -308,7 +309,8 @@ def _lines(found: dict[str, Any], indent: str = "") -> str:
             out += [f"{indent}{name}", *(f"{indent}  {_column(column)}" for column in value)]
         else:
             some = ", ".join(map(str, value)) if isinstance(value, list) else value
-            text = f"{some + 0.0:.4g}" if isinstance(some, float) else some  # no -0
+            text = f"{some + 0.0:.4g}" if isinstance(some, float) else str(some)  # no -0
+            text = f"{text[:LONG]} ..." if len(text) > LONG else text
             out.append(f"{indent}{name.replace('_', ' '):{width}}  {text}")
     return "\n".join(out)
 
