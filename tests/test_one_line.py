@@ -44,6 +44,10 @@ def test_parameters_of_the_wrong_type(name, value):
     refused(name, lambda: ScrollRegressor(**(QUICK | {name: value})).fit(X, Y))
 
 
+def test_a_body_of_the_wrong_type_beside_the_papers_recipe():
+    refused("body", lambda: ScrollRegressor(body=None, recipe="paper", max_steps=3).fit(X, Y))
+
+
 @pytest.mark.parametrize("y", TARGETS.values(), ids=TARGETS)
 def test_targets_that_are_not_numbers(y):
     refused("y", lambda: ScrollRegressor(**QUICK).fit(X, y))

@@ -61,9 +61,9 @@ def run(rng, folder):
 def fit(rng, train, model):
     """Fit with a few options, some of which do not exist."""
     words = ["--max-steps", "3", "--body", "linear", "--members", "1"]
-    for _ in range(int(rng.choice([0, 0, 1, 2]))):
+    for _ in range(int(rng.choice([0, 0, 0, 1, 1, 2]))):
         words += pick(rng, OPTIONS)
-    target = "c0" if rng.random() < 0.8 else pick(rng, ["c1", "c0,c1", "y", "a", "", "nothing"])
+    target = "c0" if rng.random() < 0.9 else pick(rng, ["c1", "c0,c1", "y", "a", "", "nothing"])
     return called("fit", str(train), "--target", target, "-o", str(model), *words)
 
 
@@ -107,20 +107,20 @@ def called(*words, good=False):
 
 def suffix(rng):
     """Mostly one of text."""
-    return ".csv" if rng.random() < 0.75 else pick(rng, SUFFIXES)
+    return ".csv" if rng.random() < 0.85 else pick(rng, SUFFIXES)
 
 
 def sheet(rng):
     """Names and rows of text."""
     rows, count = (
-        int(rng.choice([0, 1, 2, 5, 10, 10, 20, 20, 20, 40, 40, 40])),
+        int(rng.choice([0, 1, 2, 5, *[10] * 4, *[20] * 6, *[40] * 6])),
         int(rng.integers(2, 6)),
     )
     kinds = [pick(rng, ["numbers", "labels", *CELLS]) for _ in range(count)]
     if rng.random() < 0.7:
         kinds[0] = pick(rng, ["numbers", "integers", "counts", "labels", "booleans"])
     names = [f"c{j}" for j in range(count)]
-    if rng.random() < 0.15:
+    if rng.random() < 0.1:
         names = [pick(rng, HEADERS) for _ in names]
     cells = [[CELLS[kind](rng) for kind in kinds] for _ in range(rows)]
     if rng.random() < 0.15 and rows:  # one cell of another kind

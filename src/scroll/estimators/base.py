@@ -27,7 +27,7 @@ from .encoder import Encoder
 from .fitting import Data, Members, fit, rates
 from .frames import frame_of, holds_text, typed
 from .model import COUNTS, Model, Spec
-from .recipes import FEW, LABELS, Plan, default, paper
+from .recipes import FEW, LABELS, Plan, check_body, default, paper
 from .rows import Split, _mean_one, split, weighed
 from .table import Remarks, Table
 from .validation import (
@@ -145,6 +145,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
     def _check_parameters(self) -> None:
         one_of("routing", self.routing, ("auto", "free", "closed", "hybrid"))
         one_of("recipe", self.recipe, ("default", "paper"))
+        check_body(self.body)
         positive_int("n_members", self.n_members)
         for name in ("max_steps", "batch_size"):
             if getattr(self, name) is not None:

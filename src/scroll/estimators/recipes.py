@@ -21,6 +21,7 @@ Body = str | Sequence[int] | nn.Module
 DROPOUT, FREQUENCY = 0.05, 1.0
 LABEL_DROPOUT, LABEL_FREQUENCY = 0.2, 0.3  # a label says less than a number: smoother bodies
 LONG = 0.1  # frequency of the waves of a swell
+NAMES = ("smooth", "swell", "waves", "matern", "linear")  # of bodies
 LABELS = ("ova", "gaussreg", "ordinal")  # likelihoods
 FEW = 250  # rows to train on, below which a linear body is tried, too: docs/recipe.md
 
@@ -93,6 +94,19 @@ class _First(nn.Module):
         return out
 
 
+def check_body(body: Any) -> None:
+    """Require a known name, positive widths or a module."""
+    widths = isinstance(body, Sequence) and len(body) > 0 and not isinstance(body, str)
+    must(
+        isinstance(body, nn.Module)
+        or (isinstance(body, str) and body in ("auto", *NAMES))
+        or (widths and all(isinstance(w, int) and w > 0 for w in body)),
+        "body",
+        f"be 'auto', {', '.join(map(repr, NAMES))}, positive widths such as (256, 128) or a module",
+        repr(body),
+    )
+
+
 def candidates(
     body: Body, plain: int, ranked: int, labels: bool = False, linear: bool = False
 ) -> tuple[Candidate, ...]:
@@ -100,26 +114,15 @@ def candidates(
 
     For labels they start, and are thinned in training, otherwise; trained, they are the same.
     """
+    check_body(body)
     if isinstance(body, nn.Module):
         return (_users(body, plain),)
     if isinstance(body, str):
         every = ("smooth", "swell", "waves") if labels else ("smooth", "waves")
-        named = ("smooth", "swell", "waves", "matern", "linear")
-        known = {"auto": every} | {name: (name,) for name in named}
-        if body not in known:
-            names = ", ".join(map(repr, known))
-            raise refusal("body", f"be one of {names}, widths or a module", repr(body))
-        found: tuple[str, ...] = known[body] if ranked or body != "auto" else ("smooth",)
+        found: tuple[str, ...] = (body,) if body != "auto" else every if ranked else ("smooth",)
         found += ("linear",) * (linear and body == "auto")
         return tuple(_named(name, plain, ranked, labels) for name in found)
-    given: Any = body
-    widths: tuple[int, ...] = tuple(given) if isinstance(given, Sequence) else ()
-    must(
-        len(widths) > 0 and all(isinstance(w, int) and w > 0 for w in widths),
-        "body",
-        "be a name, a tuple of positive widths such as (256, 128), or a module",
-        repr(body),
-    )
+    widths = tuple(body)
     numbers = sum((a + 1) * b for a, b in zip((plain, *widths), widths, strict=False))
     make = partial(_layers, plain, widths)
     return (Candidate("x".join(map(str, widths)), make, widths[-1], numbers),)
