@@ -64,6 +64,12 @@ def test_a_table_of_one_axis_is_not_quoted_in_full():
     assert "Reshape your data" in message  # which scikit-learn's checks look for
 
 
+@pytest.mark.filterwarnings("ignore::scroll.estimators.AmbiguousColumn")
+def test_names_of_rows_are_nothing_to_learn_from():
+    frame = pd.DataFrame({"name": [f"row {i}" for i in range(60)]})
+    refused("X", lambda: ScrollRegressor(**QUICK).fit(frame, TALL[:60]))
+
+
 def test_targets_of_an_eval_set_have_as_many_columns():
     both = np.stack([Y, Y], 1)
     refused("eval_set", lambda: ScrollRegressor(**QUICK).fit(X, both, eval_set=(X, Y)))

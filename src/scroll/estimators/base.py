@@ -72,6 +72,8 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
             check_consistent_length(held_codes, held_y)
             check_held_out(held_y, y)
         encoder = Encoder.of(self.table_, mine)
+        want = "have a column of numbers, or of categories that come more than once"
+        must(encoder.plain, "X", want, "none", "Add one: names of rows say nothing of other rows.")
         device = self._device()
 
         def encoded(part: Array) -> Tensor:
