@@ -4,8 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 ONCE = @echo "Installing into $(VENV), once; most of the time goes to PyTorch ..."
+TWINE := .venv-dist/bin/twine
+OLDEST := .venv-oldest
+OLDEST_PINS := constraints-oldest.txt
+OLDEST_PIP := $(OLDEST)/bin/uv pip install --quiet --python $(OLDEST)/bin/python -c $(OLDEST_PINS)
+FAST := commands covariances dependencies distributions estimators export heads metrics package persist
 
-.PHONY: demo test fuzz lint types clean
+.PHONY: demo test test-oldest fuzz lint types dist clean
 
 demo: $(VENV)/demo.done
 	$(BIN)/scroll demo
@@ -19,6 +24,10 @@ SEED ?= $(shell date +%s)
 fuzz: $(VENV)/test.done
 	FUZZ_CASES=$(CASES) FUZZ_SEED=$(SEED) FUZZ_ONLY=$(ONLY) $(BIN)/python -m pytest tests/test_fuzz.py
 
+# The fast tests with the lowest versions that pyproject.toml declares, in Python 3.10 or 3.11.
+test-oldest: $(OLDEST)/test.done
+	$(OLDEST)/bin/python -m pytest $(FAST:%=tests/test_%.py)
+
 lint: $(VENV)/test.done
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -26,8 +35,18 @@ lint: $(VENV)/test.done
 types: $(VENV)/test.done
 	$(BIN)/mypy
 
+# The source distribution and the wheel, checked as the package index will.
+dist: $(VENV)/base.done $(TWINE)
+	rm -rf dist
+	$(BIN)/hatchling build
+	$(TWINE) check --strict dist/*
+
+$(TWINE):
+	$(PYTHON) -m venv $(@D:/bin=)
+	$(@D)/python -m pip install --quiet --disable-pip-version-check twine==7.0.0
+
 clean:
-	rm -rf $(VENV) demo.png
+	rm -rf $(VENV) $(OLDEST) .venv-dist dist demo.png
 
 # The build backend is installed beside the package, so that constraints.txt pins it too.
 $(VENV)/base.done: pyproject.toml constraints.txt
@@ -42,4 +61,12 @@ $(VENV)/demo.done: $(VENV)/base.done
 
 $(VENV)/test.done: $(VENV)/base.done
 	@$(PIP) --no-build-isolation -e ".[dev]"
+	@touch $@
+
+$(OLDEST)/test.done: pyproject.toml $(OLDEST_PINS)
+	@test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	@echo "Installing the lowest versions into $(OLDEST), once: 5 GB where PyTorch brings CUDA ..."
+	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(OLDEST_PINS) uv
+	@$(OLDEST_PIP) hatchling editables
+	@$(OLDEST_PIP) --no-build-isolation -e ".[test]"
 	@touch $@

@@ -295,3 +295,30 @@ def test_bad_levels_places_and_missing_packages(tmp_path, monkeypatch):
     with pytest.raises(ImportError, match=r"`onnxscript` must.*pip install 'scroll-torch\[export"):
         export_onnx(model, tmp_path / "model.onnx")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("package", "version", "want"),
+    [
+        ("onnx", "1.17.0", "`onnx` must be version 1.18 or newer for export_onnx, but got version"),
+        ("onnxscript", "0.6.2", "`onnxscript` must be version 0.7 or newer for export_onnx"),
+    ],
+)
+def test_old_packages_are_named_in_one_line(package, version, want, tmp_path, monkeypatch):
+    x, y = table()
+    model = ScrollRegressor(body="smooth", **SMALL).fit(x, y)
+    monkeypatch.setattr(f"{package}.__version__", version)
+    with pytest.raises(ImportError, match=want):
+        export_onnx(model, tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_torch_that_onnxscript_does_not_know(tmp_path, monkeypatch):
+    """PyTorch imports a module of onnxscript that is named after PyTorch's own version."""
+    x, y = table()
+    model = ScrollRegressor(body="smooth", **SMALL).fit(x, y)
+    missing = ModuleNotFoundError("no such module", name="onnxscript._framework_apis.torch_3_0")
+    monkeypatch.setattr("scroll.export._traced", Raises(missing))
+    want = r"`onnxscript` must support torch .*torch_3_0\. Update it with pip install -U onnxscript"
+    with pytest.raises(ImportError, match=want):
+        export_onnx(model, tmp_path / "model.onnx")

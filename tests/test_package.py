@@ -8,7 +8,11 @@ import sysconfig
 from importlib.metadata import distributions
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
+from packaging.version import Version
+
+from scroll import versions
 
 try:
     import tomllib
@@ -17,7 +21,9 @@ except ImportError:  # Python 3.10
 
 ROOT = Path(__file__).parents[1]
 PURELIB = sysconfig.get_paths()["purelib"]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT, BUILD = DECLARED["project"], DECLARED["build-system"]["requires"]
+OLDEST = "constraints-oldest.txt"
 LOADED = """
 import json, sys, torch
 before = set(sys.modules)
@@ -44,21 +50,59 @@ def test_base_dependencies_are_few():
 
 
 def test_every_installed_version_is_pinned():
-    """Whatever the two commands put into the environment stands in constraints.txt."""
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    """What `make test` installs stands in constraints.txt; `make test-oldest` has its own file."""
+    installed = {_plain(d.name): d.version.partition("+")[0] for d in distributions(path=[PURELIB])}
+    for name in ("scroll-torch", "pip", "setuptools"):
+        installed.pop(name, None)
+    loose = [installed.items() - _pins(file).items() for file in ("constraints.txt", OLDEST)]
+    assert set() in loose, min(loose, key=len)
+
+
+def test_the_oldest_environment_has_the_declared_floors():
+    """Each floor of the package and of the extras that the fast tests need is what they run on."""
+    pins, named = _pins(OLDEST), PROJECT["optional-dependencies"]
+    lines = [*PROJECT["dependencies"], *BUILD]
+    for extra in ("export", "plots", "tables", "test"):
+        lines += [line for line in named[extra] if "scroll-torch" not in line]
+    for need in map(Requirement, lines):
+        if need.marker is None or need.marker.evaluate():
+            (floor,) = need.specifier
+            assert floor.operator == ">=", need
+            assert Version(pins[_plain(need.name)]) == Version(floor.version), need
+
+
+def test_the_code_knows_the_declared_floors():
+    """Those that it names in its error messages."""
+    extras = PROJECT["optional-dependencies"]
+    lines = [Requirement(line) for line in PROJECT["dependencies"] + extras["export"]]
+    floors = {need.name: str(need.specifier)[2:] for need in lines}
+    assert floors["torch"] == versions.TORCH
+    assert floors["scikit-learn"] == versions.SKLEARN
+    assert {name: floors[name] for name in versions.EXPORT} == versions.EXPORT
+
+
+@pytest.mark.parametrize("got", ["2.10.0+cu128", "1.13.1", "2.9"])
+def test_an_old_library_is_named_in_one_line(got):
+    want = f"`torch` must be version 2.11 or newer for scroll, but got version {got}. Update it"
+    with pytest.raises(ImportError, match=re.escape(want)):
+        versions.require("torch", got, "2.11", "scroll")
+    for enough in ("2.11.0", "2.13.0+cpu", "3.0.dev1"):
+        versions.require("torch", enough, "2.11", "scroll")
+
+
+def test_an_old_torch_is_refused_at_import():
+    code = "import torch; torch.__version__ = '2.10.0'; import scroll"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: `torch` must be version 2.11 or newer for scroll, but got")
+
+
+def _pins(file):
+    """{name: version} for this Python."""
+    lines = (ROOT / file).read_text().splitlines()
     pins = [Requirement(line) for line in lines if not line.startswith("#")]
-    pinned = {
-        (_plain(pin.name), str(pin.specifier)[2:])
-        for pin in pins
-        if pin.marker is None or pin.marker.evaluate()
-    }
-    installed = {
-        (_plain(d.name), d.version.partition("+")[0]) for d in distributions(path=[PURELIB])
-    }
-    loose = {
-        item for item in installed - pinned if item[0] not in {"scroll-torch", "pip", "setuptools"}
-    }
-    assert not loose
+    here = [pin for pin in pins if pin.marker is None or pin.marker.evaluate()]
+    return {_plain(pin.name): str(pin.specifier)[2:] for pin in here}
 
 
 def _plain(name):

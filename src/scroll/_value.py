@@ -1,10 +1,14 @@
 """Immutable tensor values that vmap, compile and export can see through."""
 
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 import torch
 from typing_extensions import dataclass_transform
+
+from .versions import TORCH, require
+
+require("torch", torch.__version__, TORCH, "scroll")
 
 T = TypeVar("T")
 
@@ -24,6 +28,6 @@ def cast(x: Any, to: torch.dtype | torch.device | str) -> Any:
     if isinstance(x, tuple):
         items = (cast(item, to) for item in x)
         return type(x)(*items) if hasattr(x, "_fields") else tuple(items)
-    if is_dataclass(x) and not isinstance(x, type):
+    if hasattr(x, "__dataclass_fields__"):  # PyTorch 2.11 does not compile is_dataclass
         return type(x)(**{f.name: cast(getattr(x, f.name), to) for f in fields(x)})
     return x

@@ -28,7 +28,7 @@ def leave_one_out(belief: Belief, p: Problem) -> Moments:
     s2 = p.noise_var("leave_one_out")
     at = _exact(belief, p).project(p.psi)
     h = at.var / s2  # leverage
-    mean = (at.mean - h * p.centred) / (1 - h)
+    mean = (at.mean - h * p.centred()) / (1 - h)
     return Moments(mean + p.offset, cov.downdated_quad(p.psi, 1 / s2))
 
 
@@ -41,11 +41,11 @@ def sequential(belief: Belief | Filtered, p: Problem) -> Moments:
     if isinstance(belief, Filtered):
         return Moments(belief.path.mean + p.offset, belief.path.var)
     s2 = p.noise_var("sequential")
-    precision, shift = sites(p, p.psi[..., :0, :], p.centred[..., :0])
+    precision, shift = sites(p, p.psi[..., :0, :], p.centred()[..., :0])
     means, variances = [], []
     for start in range(0, p.y.shape[-1], _BLOCK):
         block = slice(start, start + _BLOCK)
-        psi, y = p.psi[..., block, :], p.centred[..., block]
+        psi, y = p.psi[..., block, :], p.centred()[..., block]
         before = posterior(p.alpha, precision, shift)
         spread = psi @ before.cov.scale
         lower = cholesky(spread @ spread.mT + s2[..., None] * eye_like(y))

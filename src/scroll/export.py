@@ -24,6 +24,7 @@ from .checks import must, refusal
 from .estimators.model import COUNTS, Model, summary
 from .export_counts import quantiles as count_quantiles
 from .predictive import Count, CountMixture, Mixture
+from .versions import EXPORT, require
 
 _DOUBLE = 11  # onnx.TensorProto.DOUBLE
 KEY = "scroll"  # of the metadata
@@ -65,6 +66,10 @@ def export_onnx(
         want, remedy = "be able to export the model", "Update torch, or try quantiles=()."
         got = f"version {torch.__version__}, which is not"
         raise refusal("torch", want, got, remedy, RuntimeError) from error
+    except ModuleNotFoundError as error:  # torch looks in onnxscript for a module of its version
+        want, got = f"support torch {torch.__version__}", f"a version without {error.name}"
+        remedy = "Update it with pip install -U onnxscript."
+        raise refusal("onnxscript", want, got, remedy, ImportError) from error
     onnx.helper.set_model_props(file, {KEY: json.dumps(_metadata(estimator, levels))})
     write(Path(path), file.SerializeToString())
 
@@ -111,14 +116,18 @@ def _anonymous(graph: Any, lead: str = "v") -> None:
 
 
 def _onnx() -> Any:
+    """Return the package onnx, new enough, as onnxscript is, by which torch exports."""
     try:
         import onnx
-        import onnxscript  # noqa: F401  torch needs it
+        import onnxscript
     except ImportError as missing:
         raise ImportError(
             f"`{missing.name}` must be installed to export, but got none. "
             "Install it with pip install 'scroll-torch[export]'."
         ) from missing
+    for package in (onnx, onnxscript):
+        lowest = EXPORT[package.__name__]
+        require(package.__name__, package.__version__, lowest, "export_onnx")
     return onnx
 
 

@@ -19,8 +19,6 @@ def quantiles(p: Count | CountMixture, mean: Tensor, std: Tensor, q: Tensor) -> 
     Between the bounds that the mean and deviation of any y set (Cantelli): geometric halves while
     they are far apart, then arithmetic ones.
     """
-    from torch._higher_order_ops.while_loop import while_loop
-
     at, spread = mean[:, None], std[:, None]
     low = (at - spread * ((1 - q) / q).sqrt()).floor().clamp(min=0) - 1  # F(low) < q <= F(high)
     high = (at + spread * (q / (1 - q)).sqrt()).ceil()
@@ -36,7 +34,7 @@ def quantiles(p: Count | CountMixture, mean: Tensor, std: Tensor, q: Tensor) -> 
         reached = cdf(*given, middle).mean(0) >= q
         return torch.where(reached, low, middle), torch.where(reached, middle, high)
 
-    found: Tensor = while_loop(apart, halved, (low, high))[1]
+    found: Tensor = torch.while_loop(apart, halved, (low, high))[1]
     return found
 
 

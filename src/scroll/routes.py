@@ -24,9 +24,8 @@ class Problem(NamedTuple):
     offset: Tensor | float = 0.0  # (..., 1), a bias outside the belief
     site: Gaussian | None = None  # what the posterior is conjugate to, where not `factor`
 
-    @property
-    def centred(self) -> Tensor:
-        """The targets as a belief without a bias sees them."""
+    def centred(self) -> Tensor:  # no property: PyTorch 2.11 compiles none of a named tuple
+        """Return the targets minus the offset, which a belief without a bias is fitted to."""
         return self.y - self.offset
 
     def noise_var(self, who: str) -> Tensor:
@@ -56,12 +55,12 @@ def free(p: Problem) -> Belief:
 
 def conjugate(p: Problem) -> Belief:
     """p(w | psi, y) = N(S psi'y/s^2, S), S = (psi'psi/s^2 + alpha I)^-1 (Eq. R1)."""
-    return posterior(p.alpha, *sites(p, p.psi, p.centred))
+    return posterior(p.alpha, *sites(p, p.psi, p.centred()))
 
 
 def conjugate_diag(p: Problem) -> Belief:
     """The same mean, S projected onto the diagonal family: S_dd = 1/A_dd (Cor. binding_map)."""
-    precision, shift = sites(p, p.psi, p.centred)
+    precision, shift = sites(p, p.psi, p.centred())
     kept = diagonal(precision) + p.alpha[..., None]
     return Belief(posterior(p.alpha, precision, shift).mean, Diag(1 / kept))
 
@@ -92,7 +91,7 @@ class Filtered:
 def filtered_diag(p: Problem) -> Filtered:
     """Assumed-density filter: a Kalman step a point, the covariance cut to its diagonal."""
     s2 = p.noise_var("filtered_diag")
-    psi, y = p.psi, p.centred
+    psi, y = p.psi, p.centred()
     lead = torch.broadcast_shapes(y.shape[:-1], psi.shape[:-2], p.alpha.shape)
     var = (1 / p.alpha)[..., None].expand(*lead, psi.shape[-1])
     mean, means, variances = torch.zeros_like(var), [], []

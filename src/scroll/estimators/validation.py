@@ -6,11 +6,14 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+import sklearn
 from numpy.typing import NDArray
-from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import validate_data
+from sklearn.utils import check_array, check_random_state, validation
 
 from ..checks import must, refusal
+from ..versions import SKLEARN, require
+
+require("scikit-learn", sklearn.__version__, SKLEARN, "the estimators")
 
 Array = NDArray[Any]
 
@@ -20,7 +23,7 @@ ALONE = 1e-9  # share of the largest weight that the others need together
 
 def check_columns(estimator: Any, X: Any, reset: bool) -> None:
     """Record the number and names of the columns of X, or compare them with the recorded ones."""
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    validation.validate_data(estimator, X, reset=reset, skip_check_array=True)
 
 
 @contextmanager
