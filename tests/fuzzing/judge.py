@@ -15,7 +15,7 @@ MEMORY = 2**30  # bytes above those in use at the start
 SECONDS = 20.0  # of processor time, many times what a case takes
 LONGEST = 600  # characters of a message
 
-HOUSE = re.compile(r"`.+` must .+, but got .+\.$")
+HOUSE = re.compile(r"`.+` must .+, but got .+\.$", re.DOTALL)
 # Messages that scikit-learn's own checks expect from an estimator.
 SKLEARN = re.compile(
     r"X has \d+ features, but |Found input variables with inconsistent numbers of samples|"
