@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -144,3 +146,14 @@ def test_a_file_is_written_whole_or_not_at_all(model, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(FileNotFoundError, match="must lie in a folder that exists"):
         model.save(tmp_path / "no" / "model.scroll")
+
+
+def test_loading_does_not_import_the_compiler(model, tmp_path):
+    """Its import takes longer than all else of `scroll predict`."""
+    model.save(tmp_path / "model.scroll")
+    code = (
+        "import sys, scroll; scroll.load(sys.argv[1]).predict([[0.0, 'a', True]]); "
+        "sys.exit('torch._dynamo' in sys.modules)"
+    )
+    run = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "model.scroll")]
+    assert subprocess.run(run, check=False).returncode == 0

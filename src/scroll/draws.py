@@ -36,6 +36,11 @@ class Draws(TorchDispatchMode):
         self.seed, self.dtype = seed, dtype
         self.generators: dict[torch.device, Generator] = {}
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return False: True, torch's default, imports its compiler first, which takes seconds."""
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
