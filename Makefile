@@ -49,7 +49,7 @@ clean:
 	rm -rf $(VENV) $(OLDEST) .venv-dist dist demo.png
 
 # The build backend is installed beside the package, so that constraints.txt pins it too.
-$(VENV)/base.done: pyproject.toml constraints.txt
+$(VENV)/base.done: pyproject.toml paper/pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(ONCE)
 	@$(PIP) hatchling editables
@@ -60,7 +60,7 @@ $(VENV)/demo.done: $(VENV)/base.done
 	@touch $@
 
 $(VENV)/test.done: $(VENV)/base.done
-	@$(PIP) --no-build-isolation -e ".[dev]"
+	@$(PIP) --no-build-isolation -e ".[dev]" -e "./paper[dask,encoders]"
 	@touch $@
 
 $(OLDEST)/test.done: pyproject.toml $(OLDEST_PINS)

@@ -16,7 +16,7 @@ from botorch.utils.sampling import draw_sobol_samples
 from torch import nn
 
 import scroll
-from scroll.botorch_model import Surrogate
+from scroll.integrations.botorch import Surrogate
 
 torch.set_default_dtype(torch.float64)  # BoTorch's advice, and ours
 function = Hartmann(dim=3, negate=True)  # on the unit cube

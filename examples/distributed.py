@@ -1,7 +1,7 @@
 """A body and a head on several processes, each with a part of the rows.
 
-    torchrun --nproc-per-node 2 examples/distributed.py
-    python examples/distributed.py
+    torchrun --nproc-per-node 2 examples/loss.py
+    python examples/loss.py
 
 Both give the same model. Stopped and started again, either goes on from its last checkpoint.
 """
@@ -15,8 +15,9 @@ from sklearn.datasets import load_diabetes
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from scroll import RegressionHead, distributed
-from scroll.checkpoint import resume, save
+from scroll import RegressionHead
+from scroll.distributed import loss
+from scroll.distributed.checkpoint import resume, save
 
 
 def main() -> None:
@@ -36,12 +37,12 @@ def main() -> None:
     x, y = (x - x.mean(0)) / x.std(0), (y - y.mean()) / y.std()
     train, test = slice(342), slice(342, None)
     mine, targets = x[train][rank::count], y[train][rank::count]  # this rank's rows
-    total = distributed.total(len(mine))
+    total = loss.total(len(mine))
 
     torch.manual_seed(0)
     body = nn.Sequential(nn.Linear(10, 16), nn.Tanh()).double()
     head = RegressionHead(16).double()
-    loss: nn.Module = distributed.Loss(body, head, total)
+    loss: nn.Module = loss.Loss(body, head, total)
     if many:
         loss = DistributedDataParallel(loss)
     adam = torch.optim.Adam(loss.parameters(), 0.01)
@@ -59,7 +60,7 @@ def main() -> None:
             save(asked.checkpoint, step + 1, loss=loss, adam=adam)
 
     with torch.no_grad():
-        bound = distributed.refit(head, body(mine), targets)
+        bound = loss.refit(head, body(mine), targets)
         psi = body(x[test])
         nll = [-float(p(psi).log_prob(y[test]).mean()) for p in (head, bound)]
     if rank == 0:

@@ -25,7 +25,7 @@ def main() -> None:
     """Run the command line; SIGINT or SIGTERM ends it with one line and code 128 + its number."""
     for number in WORDS:  # there is nothing to clean up, and an import may swallow exceptions
         signal.signal(number, leave)
-    from scroll.cli import app
+    from scroll.cli.app import app
 
     for number in WORDS:
         signal.signal(number, _stop)

@@ -4,8 +4,8 @@ import resource
 from contextlib import contextmanager
 from pathlib import Path
 
-from scroll.archive import pack, unpack
-from scroll.estimators.persist import FORMAT
+from scroll._core.archive import pack, unpack
+from scroll.estimators.modelfile import FORMAT
 
 ROOM = 2**30  # bytes beyond those in use
 

@@ -5,7 +5,16 @@ import torch
 from scipy import special, stats
 
 from scroll import METHODS, ClassificationHead, CountHead, Head, OrdinalHead, RegressionHead
-from scroll.covariances import Diag, Full, FullPlus, Isotropic, LowRank, Scaled, Spectral, Sum
+from scroll.beliefs.covariances import (
+    Diag,
+    Full,
+    FullPlus,
+    Isotropic,
+    LowRank,
+    Scaled,
+    Spectral,
+    Sum,
+)
 from scroll.factors import (
     BernoulliLogit,
     Bounded,
@@ -15,7 +24,7 @@ from scroll.factors import (
     Poisson,
     Probit,
 )
-from scroll.likelihoods import AnyLikelihood
+from scroll.heads.likelihoods import AnyLikelihood
 
 
 def lower(*lead_h):

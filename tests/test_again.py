@@ -5,11 +5,12 @@ import pytest
 import torch
 
 from scroll import ClassificationHead, ScrollClassifier, ScrollRegressor
-from scroll.bodies import MLP
-from scroll.estimators import classifier, fitting
-from scroll.estimators.again import again
-from scroll.feeding import Rows
-from scroll.training import Network, Recipe, stack, train
+from scroll.estimators import classifier
+from scroll.fitting import search
+from scroll.fitting.full_data import again
+from scroll.training.batches import Rows
+from scroll.training.bodies import MLP
+from scroll.training.loop import Network, Recipe, stack, train
 
 SEEDS = (3, 4, 5)
 
@@ -54,7 +55,7 @@ def calls(monkeypatch):
         seen.append((data, looks))
         return again(fresh, data, looks, *rest)
 
-    monkeypatch.setattr(fitting, "again", watched)
+    monkeypatch.setattr(search, "again", watched)
     return seen
 
 

@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from scroll.atomic import write
+from scroll._core.files import write
 
 
 def test_a_link_is_followed(tmp_path):

@@ -8,8 +8,8 @@ import torch
 
 import scroll
 from scroll import ClassificationHead, CountHead, Objective, OrdinalHead, RegressionHead
-from scroll.families import LargeCovariance, by_size
-from scroll.routes import conjugate, conjugate_diag
+from scroll.beliefs.families import LargeCovariance, by_size
+from scroll.objectives.routes import conjugate, conjugate_diag
 
 
 def made(make):

@@ -16,19 +16,21 @@ import numpy as np
 import pytest
 import torch
 
-from scroll import memory
-from scroll.bench import fitting, layout, paper, records, run, work
-from scroll.bench.datasets import SETS, UCI, Set
-from scroll.bench.endtoend import END_TO_END, shown
-from scroll.bench.evaluation import Line
-from scroll.bench.experiments import EXPERIMENTS, SLOW, TRAINED_AS, Experiment
-from scroll.bench.index import Index
-from scroll.bench.layout import ENSEMBLES, Row
-from scroll.bench.makers import Scope
-from scroll.bench.methods import METHODS, Setting
-from scroll.bench.tables import Cell, path, to_text
-from scroll.bench.work import Group, Unit, Work, missing, plan
-from scroll.bodies import ARCHITECTURES
+from scroll.training import memory
+from scroll.training.bodies import ARCHITECTURES
+from scroll_paper.data.datasets import SETS, UCI, Set
+from scroll_paper.deep.endtoend import END_TO_END, shown
+from scroll_paper.grid import plan as planning
+from scroll_paper.grid import run, stacks
+from scroll_paper.grid.experiments import EXPERIMENTS, SLOW, TRAINED_AS, Experiment
+from scroll_paper.grid.plan import Group, Unit, Work, missing, plan
+from scroll_paper.models.evaluation import Line
+from scroll_paper.models.methods import METHODS, Setting
+from scroll_paper.tables import published, records, table_rows
+from scroll_paper.tables.builders import Scope
+from scroll_paper.tables.selection import Index
+from scroll_paper.tables.table import Cell, path, to_text
+from scroll_paper.tables.table_rows import ENSEMBLES, Row
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX processes")
 CPU = torch.device("cpu")
@@ -61,7 +63,7 @@ def register(put=dict.__setitem__):
 
 def narrow(put=setattr):
     """A device that holds one group of fits at a time."""
-    for module in (memory, work):
+    for module in (memory, planning):
         put(module, "available", lambda device: 1)
 
 
@@ -251,7 +253,7 @@ def test_a_plan_cuts_a_stack_that_would_not_fit(data, monkeypatch):
     assert whole.bytes == max(per[u.work.method] * u.fits for u in wanted)
 
     free = int(8 * max(per.values()) / 0.6)
-    for module in (memory, work):
+    for module in (memory, planning):
         monkeypatch.setattr(module, "available", lambda device: free)
     cut = plan(wanted, read, CPU)
     assert len(cut.units) > len(wanted)
@@ -261,7 +263,7 @@ def test_a_plan_cuts_a_stack_that_would_not_fit(data, monkeypatch):
     assert flat(cut.units) == flat(wanted)
     assert {u.fits for u in cut.units if u.work.members == 5} == {5}  # never within an ensemble
 
-    for module in (memory, work):
+    for module in (memory, planning):
         monkeypatch.setattr(module, "available", lambda device: 1)
     assert {len(u.groups) for u in plan(wanted, read, CPU).units} == {1}
 
@@ -326,7 +328,7 @@ def live(folder, data, told, barrier=None):
 def start():
     """Starts `live` in a process; what it tells."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["scroll.bench.run", "sklearn.model_selection", "pytest"])
+    context.set_forkserver_preload(["scroll_paper.grid.run", "sklearn.model_selection", "pytest"])
     begun = []
 
     def start(*args, parties=0):
@@ -450,7 +452,7 @@ def test_the_networks_that_a_row_is_made_of_give_its_line(method, tmp_path, data
     asked = Work(setting, (0,), ("tanh",), METHODS[stem].grid[:1], members)
     (unit,) = missing([asked], set())
     rows = run.reader(run.Source(data, CPU))(name, (0,))
-    found = [r for lines in fitting.fit(unit, rows) for r in lines]
+    found = [r for lines in stacks.fit(unit, rows) for r in lines]
     (mine,) = (r for r in found if r["fit"]["method"] == method)
     mixed = method in ENSEMBLES and not labelled
     read = "gap" if method == "loo-gap" else "nll_mixture" if mixed else "nll"
@@ -573,9 +575,9 @@ def test_of_a_run_with_its_grid_the_table_reads_the_choice(tmp_path, data):
 METRICS = ("nll", "rmse", "caliberr", "train_nll", "nll_mixture", "gap", "d_eff", "h_max", "ece",
            "auroc")  # fmt: skip
 MORE = {  # rows that the paper does not print
-    *(row.label for row in layout.OURS.rows),
+    *(row.label for row in table_rows.OURS.rows),
     "Mean predictor",
-    *(row.label for block in layout.SHIFT[-2:] for row in block.rows),
+    *(row.label for block in table_rows.SHIFT[-2:] for row in block.rows),
 }
 UNPRINTED = {"table1_headline_caliberr": {"Exact corner (Full)"},
              "headline_rmse": {"Exact corner (Full)"}}  # fmt: skip
@@ -596,7 +598,7 @@ def recorded(name):
         dummy = Line({"nll": torch.zeros(unit.fits)}, torch.zeros(unit.fits))
         each = {"": dummy} | {m: dummy for m in given if m not in ENSEMBLES}
         pooled = {m: dummy for m in given if m in ENSEMBLES and unit.work.members > 1}
-        for r in fitting._records(unit, unit.groups, (each, pooled), [0] * unit.fits, {}):
+        for r in stacks._records(unit, unit.groups, (each, pooled), [0] * unit.fits, {}):
             fit = dict(r["fit"])
             seed, member = fit.pop("seed"), fit.pop("member", 0)
             fit.pop("order", None)
@@ -656,10 +658,10 @@ def rows_of(name, title):
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_tables_of_an_experiment_have_the_papers_names_rows_and_columns(name):
     for table in built(name, recorded(name)):
-        if table.name not in paper.names():
+        if table.name not in published.names():
             assert name == "classification-bodies" or table.name == "ood_nll"
             continue
-        printed = {path(k): row for k, row in paper.figures(table.name).items()}
+        printed = {path(k): row for k, row in published.figures(table.name).items()}
         rows = cells(table)
         assert printed.keys() <= rows.keys()
         more = {" / ".join(label) for label in rows.keys() - printed.keys()}
@@ -685,8 +687,8 @@ def test_tables_that_the_paper_does_not_have_are_shown_alone():
     assert len(tables) == 6
     assert {len(cells(t)) for t in tables} == {14}
     for table in tables:
-        assert paper.beside(table) is table
-        assert paper.agreements(table) == []
+        assert published.beside(table) is table
+        assert published.agreements(table) == []
 
 
 def by_set():
@@ -727,7 +729,7 @@ def test_without_records_all_is_empty(name):
             for c in table.columns
         )
         assert "--" in to_text(table)
-        paper.beside(table)
+        published.beside(table)
 
 
 @pytest.mark.parametrize(("name", "title", "metric"), [*by_set()])
@@ -756,14 +758,15 @@ def test_a_stack_that_the_device_refuses_is_halved(monkeypatch, tmp_path):
             identity = unit.work.identity(group)
             yield [{"fit": identity, "metrics": {}, "val": float(group.seed)}]
 
-    monkeypatch.setattr("scroll.bench.run.fit", fit)
+    monkeypatch.setattr("scroll_paper.grid.run.fit", fit)
     work = Work(Setting("yacht", "scroll-none"), (5, 6, 7, 8, 9), ("relu",))
     unit = Unit(work, work.groups())
     least = run._recorded(unit, tmp_path, set(), lambda *_: None, None)
     assert (tried, least) == ([5, 2, 3, 1, 2], 5)
     assert sorted(r["fit"]["seed"] for r in records.load(tmp_path).records) == [5, 6, 7, 8, 9]
     monkeypatch.setattr(
-        "scroll.bench.run.fit", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("full"))
+        "scroll_paper.grid.run.fit",
+        lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("full")),
     )
     with pytest.raises(torch.OutOfMemoryError):
         run._recorded(unit._replace(groups=unit.groups[:1]), tmp_path, set(), lambda *_: None, None)
@@ -774,7 +777,9 @@ def test_names_titles_and_what_is_everything():
     more = ("classification_", "ood_nll")  # that the paper does not have
     printed = [name for name in names if not name.startswith(more)]
     printed += [t.name for e in END_TO_END for t in shown(e, Path("nowhere"), None)]
-    assert sorted(printed) == paper.names()  # each table of the paper is made, by one experiment
+    assert (
+        sorted(printed) == published.names()
+    )  # each table of the paper is made, by one experiment
     assert len(set(names)) == len(names)
     for experiment in EXPERIMENTS.values():
         assert experiment.about
@@ -842,7 +847,7 @@ def trajectory(means):
     """Depth by depth, SCROLL-Full and -Diag on yacht."""
     lines = []
     for column, mean in means.items():
-        row = layout.TRAJECTORY[column]
+        row = table_rows.TRAJECTORY[column]
         odd = dict(row.where)
         lines += [line(seed, nll=mean + (0.1 if seed else -0.1), val=0.0, name="yacht",
                        method=row.method, **odd) for seed in (0, 1)]  # fmt: skip
@@ -869,7 +874,7 @@ def test_a_depth_that_broke_is_not_the_best(broken):
 
 def test_the_rows_of_the_gap_are_as_many_as_the_papers():
     (table,) = built("loo-gap", [])
-    printed = paper.figures("loo_gap")
+    printed = published.figures("loo_gap")
     assert sorted(int(row["N_train"].mean) for row in printed.values()) == [
         184, 303, 460, 618, 959, 4914, 5740, 7160,
     ]  # fmt: skip

@@ -20,24 +20,27 @@ import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
-from scroll import ticking
-from scroll.bench import command, layout, run
-from scroll.bench.datasets import SETS, Set
-from scroll.bench.endtoend import END_TO_END
-from scroll.bench.experiments import EXPERIMENTS
-from scroll.bench.makers import Scope
-from scroll.bench.progress import progress
-from scroll.bench.records import append, load
-from scroll.bench.studies import STUDIES, Study
-from scroll.bench.tables import Block, Cell, Table, table
-from scroll.bench.work import Plan
-from scroll.bodies import ARCHITECTURES
-from scroll.cli import app
+from scroll.cli import progress as ticker
+from scroll.cli.app import app
+from scroll.training.bodies import ARCHITECTURES
+from scroll_paper import command
+from scroll_paper.data.datasets import SETS, Set
+from scroll_paper.deep.endtoend import END_TO_END
+from scroll_paper.grid import run
+from scroll_paper.grid.experiments import EXPERIMENTS
+from scroll_paper.grid.plan import Plan
+from scroll_paper.progress import progress
+from scroll_paper.studies.registry import STUDIES
+from scroll_paper.studies.study import Study
+from scroll_paper.tables import table_rows
+from scroll_paper.tables.builders import Scope
+from scroll_paper.tables.records import append, load
+from scroll_paper.tables.table import Block, Cell, Table, table
 
 runner = CliRunner()
 ONE = ("headline", "--sets", "yacht", "--methods", "scroll-none", "--seeds", "5")
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
-ROWS = tuple(row._replace(where={"steps": 20}) for row in layout.SCROLL.rows)
+ROWS = tuple(row._replace(where={"steps": 20}) for row in table_rows.SCROLL.rows)
 
 
 def offline():
@@ -469,7 +472,7 @@ def test_progress_shows_fits_done_and_the_best():
 
 
 def test_progress_elsewhere_is_a_line_every_half_minute(monkeypatch):
-    monkeypatch.setattr(ticking, "EVERY", 0.05)
+    monkeypatch.setattr(ticker, "EVERY", 0.05)
     console, lines = terminal(force_terminal=False), []
 
     def shown(count):
@@ -499,7 +502,7 @@ def test_progress_of_a_short_run_is_silent_elsewhere():
 
 
 def test_times_are_written_as_on_a_clock():
-    assert [ticking.clock(s) for s in (0, 59.6, 245, 3750)] == ["0:00", "1:00", "4:05", "1:02:30"]
+    assert [ticker.clock(s) for s in (0, 59.6, 245, 3750)] == ["0:00", "1:00", "4:05", "1:02:30"]
 
 
 def test_a_person_at_a_terminal_sees_how_far_it_is(toy):

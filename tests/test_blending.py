@@ -5,9 +5,9 @@ import pytest
 import torch
 from scipy import stats
 
-from scroll.blending import CountMixture, blend
 from scroll.factors import Bounded, NegativeBinomial, Poisson
 from scroll.predictive import Categorical, Count, Implied, Mixture, Normal, Ordered
+from scroll.predictive.mixing import CountMixture, blend
 
 N = 5
 UNITS = torch.tensor(0.0), torch.tensor(1.0)

@@ -10,8 +10,8 @@ from scipy.special import expit
 from torch import nn
 
 from scroll import RegressionHead
-from scroll.bodies import ARCHITECTURES, MLP, Matern, Stacked, Tabular
-from scroll.training import Network, put, stack
+from scroll.training.bodies import ARCHITECTURES, MLP, Matern, Stacked, Tabular
+from scroll.training.loop import Network, put, stack
 
 N, PLAIN, RANKED, H = 7, 4, 3, 6  # of the four plain columns, three are numbers
 SEEDS = (3, 5, 8)

@@ -17,7 +17,7 @@ from botorch.generation import MaxPosteriorSampling
 from botorch.optim import optimize_acqf
 from botorch.sampling import SobolQMCNormalSampler
 
-from scroll.botorch_model import Surrogate
+from scroll.integrations.botorch import Surrogate
 
 EXACT = {"rtol": 1e-9, "atol": 1e-11}
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)

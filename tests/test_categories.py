@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from scroll.estimators import ScrollRegressor, UnseenCategory
-from scroll.estimators.categories import matcher
-from scroll.estimators.table import Remarks, Table
+from scroll.tables.categories import matcher
+from scroll.tables.columns import Remarks, Table
 
 
 @pytest.mark.parametrize(

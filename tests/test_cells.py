@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scroll.checks import refusal
+from scroll._core.checks import refusal
 from scroll.estimators import AmbiguousColumn, ScrollRegressor
-from scroll.estimators.cells import numeric, quantities, read
-from scroll.estimators.table import Column, Remarks, Table
+from scroll.tables.cells import numeric, quantities, read
+from scroll.tables.columns import Column, Remarks, Table
 
 MEASURED = [f"{v:.3f}" for v in np.random.default_rng(0).normal(size=99)]
 RATINGS = [str(v) for v in np.random.default_rng(0).integers(1, 6, 99)]

@@ -7,9 +7,9 @@ import pytest
 import torch
 from scipy import stats
 
-from scroll.bodies import MLP, Dropout
-from scroll.chance import bits, kept, permutation
-from scroll.feeding import Feed, Rows
+from scroll._core.counter_rng import bits, kept, permutation
+from scroll.training.batches import Feed, Rows
+from scroll.training.bodies import MLP, Dropout
 
 COUNT = torch.arange(4096)
 

@@ -16,13 +16,13 @@ import torch
 from scipy import integrate, stats
 from typer.testing import CliRunner
 
-from scroll import metrics, sheets
-from scroll.blending import CountMixture
-from scroll.cli import app
+from scroll.cli import table_files
+from scroll.cli.app import app
 from scroll.estimators import CollapsedNoise, ScrollClassifier, ScrollRegressor
-from scroll.estimators.persist import load
+from scroll.estimators.modelfile import load
 from scroll.factors import Poisson
-from scroll.predictive import Categorical, Count, Mixture, Normal
+from scroll.predictive import Categorical, Count, Mixture, Normal, metrics
+from scroll.predictive.mixing import CountMixture
 
 runner = CliRunner()
 FAST = ("--max-steps", "20", "--body", "16")
@@ -293,7 +293,7 @@ def test_every_format_is_read_and_written_alike(models, suffix):
     assert good(done) == ""
     if suffix == ".csv.gz":
         assert gzip.decompress(Path("out.csv.gz").read_bytes()).startswith(b"a,b,kind,flag,mean")
-    out = sheets.read(Path(f"out{suffix}"))
+    out = table_files.read(Path(f"out{suffix}"))
     pd.testing.assert_frame_equal(out[INPUTS].fillna("gap"), new.fillna("gap"), check_dtype=False)
     np.testing.assert_array_equal(out["mean"], load(models / "price.scroll").predict(new))
 
@@ -538,7 +538,7 @@ def test_classes_have_no_quantiles_and_new_ones_no_score(models):
 
 def test_outputs_that_cannot_be_written_are_refused_before_the_work(models, monkeypatch):
     model = models / "price.scroll"
-    monkeypatch.setattr("scroll.commands.read", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr("scroll.cli.tabular.read", lambda *_: pytest.fail("read"))
     for words in (("fit", "train.csv", "--target", "price"), ("predict", model, "new.csv")):
         refused(scroll(*words, "-o", "no/m.csv"), "`--output`", "Create no first")
         refused(scroll(*words, "-o", "."), "`--output`")

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from scroll import CountHead, ScrollRegressor
+from scroll._core.checks import LARGEST_COUNT
 from scroll.beliefs import Moments
-from scroll.checks import LARGEST_COUNT
-from scroll.estimators.outliers import OutlyingTarget
 from scroll.factors import Poisson
 from scroll.factors.confined import concentration, confined
 from scroll.predictive import Count
+from scroll.tables.outliers import OutlyingTarget
 
 KINDS = ("poisson", "negbinomial")
 H = 5

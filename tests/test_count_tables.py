@@ -11,8 +11,9 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import scroll
-from scroll import ScrollClassifier, ScrollRegressor, metrics
-from scroll.cli import app
+from scroll import ScrollClassifier, ScrollRegressor
+from scroll.cli.app import app
+from scroll.predictive import metrics
 
 pd = pytest.importorskip("pandas")
 KINDS = ("poisson", "negbinomial")
@@ -200,9 +201,9 @@ def test_counts_from_the_command_line(files, kind):
 
 def test_the_randomised_pit_does_not_blame_the_truth(files):
     """At F(y) itself, rare counts look miscalibrated under their own distribution."""
+    from scroll.cli.scores import calibration_error
     from scroll.factors import Poisson
     from scroll.predictive import Count
-    from scroll.scoring import calibration_error
 
     torch.set_default_dtype(torch.float64)
     y = torch.from_numpy(np.random.default_rng(0).poisson(0.5, 5000)).double()

@@ -7,9 +7,18 @@ from hypothesis import strategies as st
 from torch.distributions import LowRankMultivariateNormal, MultivariateNormal, kl_divergence
 
 from parts import COVARIANCES, lower, orthogonal
+from scroll._core.linalg import eye_like, inverse_root, log_det_and_quad, matvec
 from scroll.beliefs import Belief
-from scroll.covariances import Diag, Full, Isotropic, LowRank, Point, Scaled, Spectral, Sum
-from scroll.linalg import eye_like, inverse_root, log_det_and_quad, matvec
+from scroll.beliefs.covariances import (
+    Diag,
+    Full,
+    Isotropic,
+    LowRank,
+    Point,
+    Scaled,
+    Spectral,
+    Sum,
+)
 
 H, N = 4, 6
 close = lambda a, b: torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)

@@ -9,10 +9,11 @@ from scipy.optimize import minimize_scalar
 
 import scroll
 from scroll import ScrollClassifier
-from scroll.estimators import classifier, crossing
+from scroll.estimators import classifier
 from scroll.estimators.model import Model
-from scroll.estimators.rows import split
-from scroll.estimators.tempering import power
+from scroll.fitting import crossfit
+from scroll.fitting.calibration import power
+from scroll.fitting.split import split
 
 QUICK = {"max_steps": 60, "random_state": 0, "body": (16,)}
 
@@ -51,13 +52,13 @@ def test_equal_rows_share_a_fold_and_the_order_of_rows_says_nothing():
 @pytest.fixture
 def trained(monkeypatch):
     """What each call of `train` was given."""
-    seen, real = [], crossing.train
+    seen, real = [], crossfit.train
 
     def watched(network, rows, held, *rest, **how):
         seen.append((rows, held))
         return real(network, rows, held, *rest, **how)
 
-    monkeypatch.setattr(crossing, "train", watched)
+    monkeypatch.setattr(crossfit, "train", watched)
     return seen
 
 

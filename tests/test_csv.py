@@ -13,7 +13,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from scroll.cli import app
+from scroll.cli.app import app
 
 FAST = ("--max-steps", "300", "--body", "16")
 

@@ -7,11 +7,11 @@ import torch
 
 from parts import CONJUGATE, FREE, HEADS, SEARCHES_A_MODE, make_head
 from scroll import RegressionHead, refit
-from scroll.bench.deep import NUMBERS, Course, Fitted, Step
-from scroll.bench.images import Pictures, moments
-from scroll.bodies import MLP
-from scroll.feeding import Rows
-from scroll.training import Network, Recipe, stack, train
+from scroll.training.batches import Rows
+from scroll.training.bodies import MLP
+from scroll.training.loop import Network, Recipe, stack, train
+from scroll_paper.data.images import Pictures, moments
+from scroll_paper.deep.training import NUMBERS, Course, Fitted, Step
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 N, H = 40, 6

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from sklearn.model_selection import train_test_split
 
-from scroll.bench import datasets
-from scroll.bench.datasets import LABELLED, SETS, UCI, Set, checksum, load
+from scroll_paper.data import datasets
+from scroll_paper.data.datasets import LABELLED, SETS, UCI, Set, checksum, load
 
 DATA = os.environ.get("SCROLL_DATA")
 ROWS = np.array([[1.0, 2.0, 0.1], [4.0, 5e-7, -6.0], [7.0, 1 / 3, 9.0], [1.0, 2.0, 0.1]])

@@ -9,15 +9,17 @@ from scipy.optimize import minimize_scalar
 from torch import nn
 
 from scroll import PriorGradient
-from scroll.bench import deep, images, records, vision
-from scroll.bench.deep import LABELS, NUMBERS, Course, Fitted, Step, fit
-from scroll.bench.embedded import SOURCES
-from scroll.bench.embeddings import digest
-from scroll.bench.images import Pictures, augmented, moments, scaled
-from scroll.bench.references import MeanVariance
-from scroll.bench.resnet import ResNet18
-from scroll.bench.softmax import laplace
-from scroll.bench.vision import Parts, Unit
+from scroll_paper.data import images
+from scroll_paper.data.embeddings import digest
+from scroll_paper.data.images import Pictures, augmented, moments, scaled
+from scroll_paper.data.sources import SOURCES
+from scroll_paper.deep import training, vision
+from scroll_paper.deep.training import LABELS, NUMBERS, Course, Fitted, Step, fit
+from scroll_paper.deep.vision import Parts, Unit
+from scroll_paper.models.baselines import MeanVariance
+from scroll_paper.models.resnet import ResNet18
+from scroll_paper.models.softmax import laplace
+from scroll_paper.tables import records
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +119,9 @@ def test_every_head_trains_and_is_kept_where_it_was_best(name):
     found = fit(body, head, rows, held, QUICK, lambda epoch, score: scores.append(score))
     assert len(scores) == 2
     assert found.score == min(scores)
-    assert deep._score(head, found.features(held.x), held.y) == pytest.approx(found.score, rel=1e-6)
+    assert training._score(head, found.features(held.x), held.y) == pytest.approx(
+        found.score, rel=1e-6
+    )
 
 
 def test_a_step_is_what_a_plain_loop_does():
@@ -185,7 +189,7 @@ def test_a_frozen_body_stays_as_it_is():
     body, head = Small(), LABELS["ova-full"](6, 10, 48)
     before = [p.clone() for p in body.parameters()]
     now = Fitted(body, head, moments(rows.x))
-    start = deep._score(head, now.features(rows.x), rows.y)
+    start = training._score(head, now.features(rows.x), rows.y)
     course = Course(epochs=20, batch=8, head_lr=0.03, frozen=True, compile=False)
     found = fit(body, head, rows, rows, course)
     assert all(torch.equal(p, q) for p, q in zip(body.parameters(), before, strict=True))
@@ -281,7 +285,7 @@ def test_ages_are_measured_in_years(name):
 def test_a_network_that_has_become_nan_trains_no_further(monkeypatch):
     """And is kept as it was when it still had a score."""
     scores, said = iter([3.0, 2.0, float("nan"), 1.0]), []
-    monkeypatch.setattr(deep, "_score", lambda head, psi, y: next(scores))
+    monkeypatch.setattr(training, "_score", lambda head, psi, y: next(scores))
     rows, held = (pictures(seed=s, classes=0) for s in (0, 1))
     head = NUMBERS["scroll-diag"](6, 1, 48)
     found = fit(Small(), head, rows, held, replace(QUICK, epochs=4), lambda *how: said.append(how))

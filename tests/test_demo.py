@@ -10,8 +10,9 @@ import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
-from scroll import __version__, demo
-from scroll.cli import app
+from scroll import __version__
+from scroll.cli import demo
+from scroll.cli.app import app
 
 runner = CliRunner()
 

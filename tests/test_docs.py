@@ -29,7 +29,7 @@ def test_commands_of_the_readme_run(monkeypatch, tmp_path):
     import numpy as np
     from typer.testing import CliRunner
 
-    from scroll.cli import app
+    from scroll.cli.app import app
 
     pytest.importorskip("onnxruntime")
     pd = pytest.importorskip("pandas")

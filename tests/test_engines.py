@@ -17,14 +17,15 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from scroll import memory
-from scroll.bench import engines, records, run, work
-from scroll.bench.datasets import SETS, Set
-from scroll.bench.engines import Engine, Failure, engine, spread
-from scroll.bench.experiments import EXPERIMENTS, Experiment
-from scroll.bench.layout import Row
-from scroll.bench.makers import Scope
-from scroll.cli import app
+from scroll.cli.app import app
+from scroll.training import memory
+from scroll_paper.data.datasets import SETS, Set
+from scroll_paper.grid import engines, plan, run
+from scroll_paper.grid.engines import Engine, Failure, engine, spread
+from scroll_paper.grid.experiments import EXPERIMENTS, Experiment
+from scroll_paper.tables import records
+from scroll_paper.tables.builders import Scope
+from scroll_paper.tables.table_rows import Row
 
 TOY = Set("toy.csv.gz", 60, 3, None, "y", "a,b,c", "nowhere", lambda: np.empty((0, 4)))
 ROWS = (Row("None", "scroll-none", {"steps": 20}), Row("Full", "scroll-full", {"steps": 20}))
@@ -41,7 +42,7 @@ def register(put=dict.__setitem__):
 
 def narrow(put=setattr):
     """A device that holds one group of fits at a time."""
-    for module in (memory, work):
+    for module in (memory, plan):
         put(module, "available", lambda device: 1)
 
 
@@ -354,7 +355,7 @@ def test_a_worker_may_fetch_what_its_caller_may(monkeypatch, download):
         raise FileNotFoundError
 
     monkeypatch.setattr(run.datasets, "load", load)
-    unit = work.Unit(next(iter(SWEEP.works(ALL))), [work.Group("relu", 0, None, 0)])
+    unit = plan.Unit(next(iter(SWEEP.works(ALL))), [plan.Group("relu", 0, None, 0)])
     source = run.Source(f"of {download}", torch.device("cpu"), download)
     for there in (
         lambda: trained_there(unit, source),

@@ -13,7 +13,7 @@ from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 
 from scroll import ScrollClassifier, ScrollRegressor
-from scroll.estimators.rows import split
+from scroll.fitting.split import split
 
 QUICK = {"body": "smooth", "max_steps": 600, "random_state": 0}
 

@@ -297,10 +297,10 @@ def test_update_is_as_if_it_had_been_there():
 
 def test_collapsed_noise_is_a_warning_with_a_remedy(monkeypatch):
     x, y = table(60)
-    monkeypatch.setattr("scroll.estimators.advice.INTERPOLATES", 10.0)
+    monkeypatch.setattr("scroll.estimators.user_warnings.INTERPOLATES", 10.0)
     with pytest.warns(CollapsedNoise, match="or routing='auto', which asks"):
         ScrollRegressor(routing="closed", **QUICK).fit(x, y)
-    monkeypatch.setattr("scroll.diagnosis.COLLAPSED", 1.0)
+    monkeypatch.setattr("scroll.heads.diagnosis.COLLAPSED", 1.0)
     with pytest.warns(CollapsedNoise, match="Here: routing='closed' or 'hybrid', or beta=0.5"):
         ScrollRegressor(routing="free", **QUICK).fit(x, y)
 

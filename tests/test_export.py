@@ -17,9 +17,9 @@ pytest.importorskip("onnxscript")
 ort = pytest.importorskip("onnxruntime")
 pd = pytest.importorskip("pandas")
 
-from scroll.export import _traced, export_onnx  # noqa: E402
-from scroll.export_counts import cdf as graph_cdf  # noqa: E402
-from scroll.export_counts import latent  # noqa: E402
+from scroll.estimators.onnx import _traced, export_onnx  # noqa: E402
+from scroll.estimators.onnx_counts import cdf as graph_cdf  # noqa: E402
+from scroll.estimators.onnx_counts import latent  # noqa: E402
 from scroll.factors import NegativeBinomial, Poisson  # noqa: E402
 from scroll.predictive import Count  # noqa: E402
 
@@ -255,7 +255,7 @@ def test_torch_takes_a_bare_head(covariance):
     for n in (1, 7, 100):
         psi = torch.randn(n, 4)
         got, want = program(psi), head(psi)
-        assert isinstance(got, scroll.predictive.Normal)
+        assert isinstance(got, scroll.predictive.normal.Normal)
         for name in ("mean", "noise_var", "belief_var"):
             assert getattr(got, name).dtype == torch.float32
             torch.testing.assert_close(getattr(got, name), getattr(want, name))
@@ -281,7 +281,7 @@ def test_bad_levels_places_and_missing_packages(tmp_path, monkeypatch):
         export_onnx(model, tmp_path / "none" / "model.onnx", ())
     torch_error = torch.onnx.OnnxExporterError("no loops")
     with monkeypatch.context() as patched:
-        patched.setattr("scroll.export._traced", Raises(torch_error))
+        patched.setattr("scroll.estimators.onnx._traced", Raises(torch_error))
         with pytest.raises(RuntimeError, match=r"`torch` must be able.*or try quantiles=\(\)"):
             export_onnx(model, tmp_path / "model.onnx")
     real = builtins.__import__
@@ -318,7 +318,7 @@ def test_a_torch_that_onnxscript_does_not_know(tmp_path, monkeypatch):
     x, y = table()
     model = ScrollRegressor(body="smooth", **SMALL).fit(x, y)
     missing = ModuleNotFoundError("no such module", name="onnxscript._framework_apis.torch_3_0")
-    monkeypatch.setattr("scroll.export._traced", Raises(missing))
+    monkeypatch.setattr("scroll.estimators.onnx._traced", Raises(missing))
     want = r"`onnxscript` must support torch .*torch_3_0\. Update it with pip install -U onnxscript"
     with pytest.raises(ImportError, match=want):
         export_onnx(model, tmp_path / "model.onnx")

@@ -7,10 +7,10 @@ from scipy import stats
 
 from oracles import expectation, log_z
 from parts import FACTORS
+from scroll._core.quadrature import _hermite, log_error_bound, log_expect, log_expect_at_mode
 from scroll.beliefs import Moments
 from scroll.factors import Bounded, Gaussian, Ordinal, Poisson, Probit
 from scroll.factors.ordinal import log_ndtr_difference
-from scroll.quadrature import _hermite, log_error_bound, log_expect, log_expect_at_mode
 
 each = pytest.mark.parametrize("name", FACTORS)
 MEANS = (-30.0, -7.0, 0.0, 3.0, 30.0)

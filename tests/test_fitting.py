@@ -5,9 +5,9 @@ import pytest
 import torch
 from scipy.special import logsumexp
 
-from scroll.estimators.fitting import Routed, shared
-from scroll.estimators.recipes import default
-from scroll.estimators.rows import split
+from scroll.fitting.plans import default
+from scroll.fitting.search import Routed, shared
+from scroll.fitting.split import split
 
 N, D = 40, 3
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from scroll.estimators import ScrollRegressor
-from scroll.estimators.table import Table
+from scroll.tables.columns import Table
 
 
 def made(n=40):

@@ -11,10 +11,10 @@ import scroll
 from parts import CONJUGATE, HEADS, make_head
 from scroll import ClassificationHead, CountHead, Head, OrdinalHead, RegressionHead
 from scroll.factors import Bounded, NegativeBinomial, Poisson
-from scroll.likelihoods import AnyLikelihood, OrdinalLikelihood
-from scroll.objectives import minus_kl
+from scroll.heads.likelihoods import AnyLikelihood, OrdinalLikelihood
+from scroll.objectives.routes import conjugate, conjugate_diag
+from scroll.objectives.terms import minus_kl
 from scroll.predictive import Count
-from scroll.routes import conjugate, conjugate_diag
 
 N, H = 24, 5
 
@@ -166,9 +166,9 @@ def test_count_distribution_functions_are_the_integrals(mean, var, r):
 def test_large_counts_keep_their_digits_in_float32():
     torch.set_default_dtype(torch.float32)
     for y in (1e5, 1e6, 1e7):
-        at = scroll.beliefs.Moments(torch.tensor([np.log(y)]).float(), torch.tensor([0.01]))
+        at = scroll.beliefs.belief.Moments(torch.tensor([np.log(y)]).float(), torch.tensor([0.01]))
         ours = Poisson().log_marginal(torch.tensor([y]), at).item()
-        precise = scroll.beliefs.Moments(at.mean.double(), at.var.double())
+        precise = scroll.beliefs.belief.Moments(at.mean.double(), at.var.double())
         want = Poisson().log_marginal(torch.tensor([y]).double(), precise).item()
         assert ours == pytest.approx(want, abs=2e-3 if y < 1e7 else 2e-2)  # f itself has 24 bits
     for r in (1e4, 1e6, 1e7):
@@ -485,7 +485,7 @@ def test_checks_can_be_switched_off():
 
 def test_a_large_finite_sum_is_not_mistaken_for_a_bad_value():
     torch.set_default_dtype(torch.float32)
-    scroll.checks.finite("psi", torch.full((2,), 3e38))
+    scroll._core.checks.finite("psi", torch.full((2,), 3e38))
 
 
 def test_thresholds_start_where_they_are_put():
@@ -494,7 +494,9 @@ def test_thresholds_start_where_they_are_put():
         OrdinalLikelihood(4, thresholds=want).factor().thresholds, want[None]
     )
     even = OrdinalLikelihood(4).factor()
-    probs = even.log_probs(scroll.beliefs.Moments(torch.zeros(1, 1), torch.zeros(1, 1))).exp()
+    probs = even.log_probs(
+        scroll.beliefs.belief.Moments(torch.zeros(1, 1), torch.zeros(1, 1))
+    ).exp()
     torch.testing.assert_close(probs, torch.full((1, 1, 4), 0.25))
 
 

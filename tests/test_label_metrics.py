@@ -12,8 +12,8 @@ from torchmetrics.functional.classification import (
     multiclass_calibration_error,
 )
 
-from scroll import ClassificationHead, metrics
-from scroll.predictive import Categorical, Ordered
+from scroll import ClassificationHead
+from scroll.predictive import Categorical, Ordered, metrics
 
 OF_LABELS = {
     "accuracy": metrics.accuracy,

@@ -4,9 +4,8 @@ import scoringrules
 import torch
 from scipy import stats
 
-from scroll import metrics
 from scroll.factors import NegativeBinomial, Poisson
-from scroll.predictive import Count, Mixture, Normal
+from scroll.predictive import Count, Mixture, Normal, metrics
 
 
 def example(n=500):

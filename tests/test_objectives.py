@@ -7,12 +7,18 @@ import torch
 from parts import CONJUGATE, FACTORS, FREE, HEADS, SEARCHES_A_MODE, make_head
 from scroll import METHODS, Head, Objective, Problem
 from scroll.beliefs import Belief, Moments
-from scroll.cavities import leave_one_out, sequential, shared
-from scroll.covariances import Diag, Full, LowRank
+from scroll.beliefs.covariances import Diag, Full, LowRank
 from scroll.factors import Bounded, Gaussian, Probit
-from scroll.likelihoods import AnyLikelihood
-from scroll.objectives import expected_log, log_evidence, minus_kl, none, ridge
-from scroll.routes import conjugate, conjugate_diag, filtered_diag, free, hybrid
+from scroll.heads.likelihoods import AnyLikelihood
+from scroll.objectives.cavities import leave_one_out, sequential, shared
+from scroll.objectives.routes import (
+    conjugate,
+    conjugate_diag,
+    filtered_diag,
+    free,
+    hybrid,
+)
+from scroll.objectives.terms import expected_log, log_evidence, minus_kl, none, ridge
 
 N, H = 10, 4
 LEADS = [(), (3,), (2, 3)]

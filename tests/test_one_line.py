@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from scroll import ScrollClassifier, ScrollRegressor
-from scroll.cli import app
+from scroll.cli.app import app
 
 QUICK = {"max_steps": 3, "random_state": 0, "body": "linear", "routing": "free"}
 RNG = np.random.default_rng(0)

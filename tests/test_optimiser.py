@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from scroll import ClassificationHead, RegressionHead
-from scroll.bodies import MLP, Matern, Stacked, Tabular
-from scroll.feeding import Feed, Rows
-from scroll.recipe import pace as pace_of
-from scroll.training import Network, Recipe, Stack, held_out_nll, put, stack, train
+from scroll.training.batches import Feed, Rows
+from scroll.training.bodies import MLP, Matern, Stacked, Tabular
+from scroll.training.loop import Network, Recipe, Stack, held_out_nll, put, stack, train
+from scroll.training.settings import pace as pace_of
 
 R, N, D, H = 2, 24, 3, 6
 SEEDS = (3, 5)

@@ -8,11 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from scroll import ScrollClassifier, ScrollRegressor
-from scroll.cli import app
-from scroll.estimators import OutlyingTarget, base, fitting
-from scroll.estimators.fitting import fit
-from scroll.estimators.outliers import far_rows
-from scroll.estimators.skpro_adapter import ScrollProba
+from scroll.cli.app import app
+from scroll.estimators import OutlyingTarget, base
+from scroll.fitting import search
+from scroll.fitting.search import fit
+from scroll.integrations.skpro import ScrollProba
+from scroll.tables.outliers import far_rows
 
 QUICK = {"body": (8,), "max_steps": 40, "random_state": 0}
 
@@ -144,7 +145,7 @@ def recipe_of(monkeypatch, fit):
         seen.append(recipe)
         raise StoppedError
 
-    monkeypatch.setattr(fitting, "train", train)
+    monkeypatch.setattr(search, "train", train)
     with pytest.raises(StoppedError):
         fit()
     return seen[0]

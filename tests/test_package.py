@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from scroll import versions
+from scroll._core import versions
 
 try:
     import tomllib
@@ -128,23 +128,5 @@ assert names == sorted(set(names))
 assert set(scroll.__all__) <= set(names), set(scroll.__all__) - set(names)
 assert {"ScrollRegressor", "ScrollClassifier", "load", "plots", "distributed"} <= set(names)
 assert "sklearn" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_refit_is_a_module_and_can_be_called():
-    code = """
-import inspect, types, torch
-import scroll, scroll.refit
-import scroll.refit as module
-from scroll import refit
-from scroll.refit import Refit, refit as function
-assert isinstance(module, types.ModuleType) and module is scroll.refit is refit
-assert module.Refit is Refit is scroll.Refit and module.refit is function
-assert inspect.signature(scroll.refit) == inspect.signature(function)
-head, psi, y = scroll.RegressionHead(3), torch.randn(9, 3), torch.randn(9)
-bound = scroll.refit(head, psi, y)
-assert isinstance(bound, Refit)
-assert torch.equal(bound(psi).mean, function(head, psi, y)(psi).mean)
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -14,7 +14,7 @@ from torch import nn
 
 import scroll
 from scroll import ScrollClassifier, ScrollRegressor
-from scroll.estimators.persist import FORMAT
+from scroll.estimators.modelfile import FORMAT
 
 pd = pytest.importorskip("pandas")
 pytestmark = pytest.mark.filterwarnings("ignore::scroll.estimators.CollapsedNoise")

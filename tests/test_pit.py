@@ -5,10 +5,9 @@ import pytest
 import torch
 from scipy import integrate, stats
 
-from scroll import metrics
-from scroll.blending import CountMixture
 from scroll.factors import Bounded, NegativeBinomial, Poisson
-from scroll.predictive import Categorical, Count, Implied, Mixture, Normal, Ordered
+from scroll.predictive import Categorical, Count, Implied, Mixture, Normal, Ordered, metrics
+from scroll.predictive.mixing import CountMixture
 
 
 def normals(n=4000):

@@ -7,9 +7,9 @@ import pytest
 import torch
 from scipy import stats
 
-from scroll import metrics, plots
 from scroll.factors import Poisson
-from scroll.predictive import Count, Mixture, Normal, Ordered
+from scroll.integrations import plots
+from scroll.predictive import Count, Mixture, Normal, Ordered, metrics
 
 
 @pytest.fixture(autouse=True)

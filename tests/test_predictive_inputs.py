@@ -9,9 +9,16 @@ import pytest
 import torch
 
 from parts import HEADS
-from scroll.blending import blend
 from scroll.factors import Poisson
-from scroll.predictive import Categorical, Count, CountMixture, Mixture, Normal, Ordered
+from scroll.predictive import (
+    Categorical,
+    Count,
+    CountMixture,
+    Mixture,
+    Normal,
+    Ordered,
+)
+from scroll.predictive.mixing import blend
 
 N, H = 6, 4
 each = pytest.mark.parametrize("name", HEADS)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from scroll import ClassificationHead, CountHead, PriorGradient, RegressionHead, checkpoint
+from scroll import ClassificationHead, CountHead, PriorGradient, RegressionHead
+from scroll.distributed import checkpoint
 
 HEADS = {
     "full": lambda: ClassificationHead(4, 3, covariance="full"),

@@ -12,10 +12,11 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from scroll import ticking
-from scroll.bench import records, run
-from scroll.bench.engines import Engine, Recalled
-from scroll.cli import app
+from scroll.cli import progress
+from scroll.cli.app import app
+from scroll_paper.grid import run
+from scroll_paper.grid.engines import Engine, Recalled
+from scroll_paper.tables import records
 from test_engines import ALL, UNITS, dask, narrow, numbers, register, sweep, table  # noqa: F401
 
 HERE = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
@@ -172,7 +173,7 @@ def test_a_dask_cluster_stops_working_for_a_client_that_is_killed(start, dask, t
 @pytest.mark.parametrize("words", [(), ("--json",), ("--quiet",)])
 def test_a_long_fit_says_that_it_goes_on(tmp_path, monkeypatch, words):
     """Where there is no bar, unless it is to be quiet."""
-    monkeypatch.setattr(ticking, "EVERY", 0.01)
+    monkeypatch.setattr(progress, "EVERY", 0.01)
     path = tmp_path / "train.csv"
     np.savetxt(path, np.eye(30, 2), delimiter=",", header="a,y", comments="")
     words = ["fit", path, "--target", "y", "-o", tmp_path / "m", "--max-steps", 20, *words]

@@ -7,7 +7,7 @@ import torch
 
 from parts import HEADS
 from scroll import refit
-from scroll.readout import Readout
+from scroll.estimators.readout import Readout
 
 M, N, H = 3, 12, 4
 FREE = [name for name in HEADS if name != "any"]

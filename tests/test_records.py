@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scroll.bench.records import append, done, file_of, key, load, merge, skipped
+from scroll_paper.tables.records import append, done, file_of, key, load, merge, skipped
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX processes")
 
@@ -29,7 +29,7 @@ def file(tmp_path):
 def processes():
     """Processes that start from one in which the import has been done."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["scroll.bench.records"])
+    context.set_forkserver_preload(["scroll_paper.tables.records"])
     return context
 
 

@@ -12,16 +12,17 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from torch import nn
 
 from scroll import RegressionHead, refit
-from scroll.bench import evaluation, fitting
-from scroll.bench.evaluation import Fitted
-from scroll.bench.gp import Process
-from scroll.bench.methods import METHODS, Setting, prepared
-from scroll.bench.protocol import Folds
-from scroll.bench.references import Constant, MeanVariance, Variational, laplace
-from scroll.bench.work import Unit, Work
-from scroll.bodies import MLP, Dropout
-from scroll.feeding import Rows
-from scroll.training import Network, Recipe, held_out_mse, train
+from scroll.training.batches import Rows
+from scroll.training.bodies import MLP, Dropout
+from scroll.training.loop import Network, Recipe, held_out_mse, train
+from scroll_paper.data.protocol import Folds
+from scroll_paper.grid import stacks
+from scroll_paper.grid.plan import Unit, Work
+from scroll_paper.models import evaluation
+from scroll_paper.models.baselines import Constant, MeanVariance, Variational, laplace
+from scroll_paper.models.evaluation import Fitted
+from scroll_paper.models.gp import Process
+from scroll_paper.models.methods import METHODS, Setting, prepared
 
 R, N, D, H = 3, 30, 3, 5
 THEIRS = {
@@ -346,10 +347,10 @@ def test_the_trained_objective_in_mean_form(method, monkeypatch):
         handed.update(network=start, rows=rows, recipe=recipe)
         return iter(())
 
-    monkeypatch.setattr(fitting, "finishing", keep)
+    monkeypatch.setattr(stacks, "finishing", keep)
     work = Work(Setting("yacht", method, width=H), (5,), ("tanh",))
     folds = Folds(data(1), data(1, n=9), data(1, n=9))
-    assert list(fitting.fit(Unit(work, work.groups()), folds)) == []
+    assert list(stacks.fit(Unit(work, work.groups()), folds)) == []
     network, rows, recipe = handed["network"], handed["rows"], handed["recipe"]
     losses = network.loss(rows, N, recipe.decay).detach().numpy()
     grid = {"map": (1e-4, 1e-3, 1e-2, 1e-1), "mvn": (1e-4, 1e-3, 1e-2, 1e-1)}.get(method, (None,))

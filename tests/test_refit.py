@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from parts import HEADS
 from scroll import ClassificationHead, RegressionHead, refit
-from scroll.evidence import maximise_evidence
+from scroll.posterior.evidence import maximise_evidence
 
 N, H = 60, 5
 

@@ -11,28 +11,32 @@ from sklearn.linear_model import BayesianRidge
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
-from scroll.bench import command, datasets, evaluation, fitting, layout, paper, run
-from scroll.bench.datasets import SETS, Set, Table
-from scroll.bench.evaluation import Fitted
-from scroll.bench.experiments import EXPERIMENTS, TRAINED_AS
-from scroll.bench.fitting import _at_once, fit
-from scroll.bench.index import Index
-from scroll.bench.makers import Scope, setting
-from scroll.bench.methods import METHODS, Setting, prepared
-from scroll.bench.protocol import Folds, folds
-from scroll.bench.shift import auroc, told_apart
-from scroll.bench.tables import Block, path, table, to_markdown, to_text
-from scroll.bench.work import Group, Unit, Work, plan
-from scroll.feeding import Rows
 from scroll.heads import RegressionHead
+from scroll.posterior.posterior import refit
 from scroll.predictive import Normal
-from scroll.refit import refit
-from scroll.training import Network
+from scroll.training.batches import Rows
+from scroll.training.loop import Network
+from scroll_paper import command
+from scroll_paper.data import datasets
+from scroll_paper.data.datasets import SETS, Set, Table
+from scroll_paper.data.protocol import Folds, folds
+from scroll_paper.grid import run, stacks
+from scroll_paper.grid.experiments import EXPERIMENTS, TRAINED_AS
+from scroll_paper.grid.plan import Group, Unit, Work, plan
+from scroll_paper.grid.stacks import _at_once, fit
+from scroll_paper.models import evaluation
+from scroll_paper.models.evaluation import Fitted
+from scroll_paper.models.methods import METHODS, Setting, prepared
+from scroll_paper.models.ood import auroc, told_apart
+from scroll_paper.tables import published, table_rows
+from scroll_paper.tables.builders import Scope, setting
+from scroll_paper.tables.selection import Index
+from scroll_paper.tables.table import Block, path, table, to_markdown, to_text
 
 CPU = torch.device("cpu")
 DATA = os.environ.get("SCROLL_DATA")
 real = pytest.mark.skipif(DATA is None, reason="$SCROLL_DATA names no folder of real tables")
-SHIFTED = [row.method for block in layout.SHIFT for row in block.rows]
+SHIFTED = [row.method for block in table_rows.SHIFT for row in block.rows]
 STEMS = list(dict.fromkeys(TRAINED_AS.get(m, m) for m in SHIFTED))
 
 
@@ -174,7 +178,7 @@ def test_foreign_rows_change_nothing_else(known):
 def test_measuring_a_few_at_a_time_is_measuring_all(known, monkeypatch, stem):
     members = 5 if stem == "map" else 1
     whole = fitted(stem, (0, 1), members)
-    monkeypatch.setattr("scroll.bench.fitting._at_once", lambda work, data: 1)
+    monkeypatch.setattr("scroll_paper.grid.stacks._at_once", lambda work, data: 1)
     apart = fitted(stem, (0, 1), members)
     assert [r["fit"] for r in whole] == [r["fit"] for r in apart]
     for a, b in zip(whole, apart, strict=True):
@@ -187,7 +191,7 @@ def test_how_many_are_measured_at_once_goes_by_memory(known, monkeypatch):
     data = run.reader(run.Source(None, CPU))("home", (0,), foreign="away")
     rows = 60 + 30
     each = 4 * (4 * rows + 10 * 8 * rows)
-    monkeypatch.setattr("scroll.bench.fitting.available", lambda device: 70 * each)
+    monkeypatch.setattr("scroll_paper.grid.stacks.available", lambda device: 70 * each)
     assert _at_once(work, data) == 7
 
 
@@ -256,7 +260,7 @@ def test_what_the_inputs_alone_tell_is_that_of_a_linear_model(known):
 
 
 def test_the_settings_of_scale():
-    row = layout.SCALE[0].rows[0]
+    row = table_rows.SCALE[0].rows[0]
     large = {"width": 100, "batch": 1024, "steps": 3000, "every": 25}
     for name in ("california", "protein", "flights"):
         assert setting(name, "scroll-full", *row.at(name)).odd() == large
@@ -267,7 +271,7 @@ def test_the_settings_of_scale():
 
 
 def test_the_settings_of_a_shift():
-    free, closed = layout.SHIFT[0].rows[0], layout.SHIFT[1].rows[0]
+    free, closed = table_rows.SHIFT[0].rows[0], table_rows.SHIFT[1].rows[0]
     large = {"width": 100, "batch": 1024, "steps": 3000}
     assert setting("wine", "m", *free.at("wine")).odd() == {"foreign": "wine_white"}
     deep = [setting("sick", "m", where).odd() for where in free.at("sick")]
@@ -276,7 +280,7 @@ def test_the_settings_of_a_shift():
     bound = setting("utkface", "m", closed.at("utkface")[0]).odd()
     alike = {k: v for k, v in large.items() if k != "batch"}
     assert bound == alike | {"foreign": "cifar10", "short_steps": True}
-    for block in layout.SHIFT:
+    for block in table_rows.SHIFT:
         for row in block.rows:
             for where in row.at("sick"):
                 made = setting("sick", row.method, where)
@@ -323,9 +327,11 @@ def test_the_caption_names_the_encoder_and_the_foreign_set():
         assert "Wine: wine against wine_white" in made.note
         assert made.note in to_markdown(made)
         assert "utkface by EfficientNet-Lite0" in " ".join(to_text(made).split())
-        assert paper.beside(made).note == made.note
+        assert published.beside(made).note == made.note
         assert list(made.columns) == ["Train", "Infer", "Vision", "Wine"]
-    assert {path(k) for k in paper.figures("ood")} == {path(k) for b in ood.blocks[:-2] for k in b}
+    assert {path(k) for k in published.figures("ood")} == {
+        path(k) for b in ood.blocks[:-2] for k in b
+    }
 
 
 @real
@@ -352,13 +358,13 @@ def test_steps_are_shorter_where_rows_are_long(monkeypatch):
         rates.append(recipe.lr)
         return iter(())
 
-    monkeypatch.setattr(fitting, "finishing", watched)
+    monkeypatch.setattr(stacks, "finishing", watched)
     x, y = np.random.default_rng(0).normal(size=(40, 16)), np.arange(40.0)
     data = folds(Table("home", x, y, [f"x{i}" for i in range(16)]), (0,))
     for short in (False, True):
         work = Work(Setting("home", "scroll-none", short_steps=short), (0,))
         unit = Unit(work, [Group("relu", 0, None, 0)])
-        fitting._trained(unit, fitting._start(unit, data), data, None)
+        stacks._trained(unit, stacks._start(unit, data), data, None)
     assert rates == [0.03, 0.03 / 4]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special
 
-from scroll.bench.significance import changed, marks, p_value
+from scroll_paper.tables.significance import changed, marks, p_value
 
 SEEDS = range(10)
 

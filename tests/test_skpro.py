@@ -11,7 +11,7 @@ pd = pytest.importorskip("pandas")
 
 from skpro.utils import check_estimator  # noqa: E402
 
-from scroll.estimators.skpro_adapter import ScrollProba  # noqa: E402
+from scroll.integrations.skpro import ScrollProba  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

@@ -6,13 +6,13 @@ import torch
 from torch.func import functional_call, hessian
 
 from scroll.beliefs import Moments
-from scroll.bench import evaluation, softmax
-from scroll.bench.evaluation import Fitted
-from scroll.bench.methods import METHODS, Setting, prepared
-from scroll.bench.protocol import Folds, metrics
-from scroll.bench.softmax import Softmax, VariationalSoftmax
-from scroll.feeding import Rows
 from scroll.predictive import Categorical
+from scroll.training.batches import Rows
+from scroll_paper.data.protocol import Folds, metrics
+from scroll_paper.models import evaluation, softmax
+from scroll_paper.models.evaluation import Fitted
+from scroll_paper.models.methods import METHODS, Setting, prepared
+from scroll_paper.models.softmax import Softmax, VariationalSoftmax
 
 R, N, H, K = 2, 40, 5, 3
 

@@ -7,12 +7,14 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.nn.functional import layer_norm
 from torch.profiler import ProfilerActivity, profile
 
-from scroll import RegressionHead, linalg, memory
-from scroll.bench.methods import METHODS, Setting, prepared
-from scroll.bodies import ARCHITECTURES, MLP
-from scroll.feeding import Rows
-from scroll.memory import footprint, stack_size
-from scroll.training import Network, Recipe, train
+from scroll import RegressionHead
+from scroll._core import linalg
+from scroll.training import memory
+from scroll.training.batches import Rows
+from scroll.training.bodies import ARCHITECTURES, MLP
+from scroll.training.loop import Network, Recipe, train
+from scroll.training.memory import footprint, stack_size
+from scroll_paper.models.methods import METHODS, Setting, prepared
 
 R, N, D, H = 4, 24, 3, 6
 SEEDS = (5, 6, 7, 1005)

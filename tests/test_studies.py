@@ -10,12 +10,12 @@ from scipy import stats
 from torch.func import hessian
 from torch.special import log_ndtr, ndtr
 
-from scroll.bench import counts, moons, overdispersion
-from scroll.bench.studies import STUDIES
-from scroll.bodies import Tabular
-from scroll.feeding import Rows
 from scroll.heads import ClassificationHead, CountHead
-from scroll.training import Network
+from scroll.training.batches import Rows
+from scroll.training.bodies import Tabular
+from scroll.training.loop import Network
+from scroll_paper.studies import counts, moons, overdispersion
+from scroll_paper.studies.registry import STUDIES
 
 
 def _point(replicates=(2,), alpha=0.3):

@@ -14,8 +14,8 @@ from scipy import sparse, special
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder, QuantileTransformer, StandardScaler
 
-from scroll.estimators.encoder import CHUNK, SAMPLE, Encoder
-from scroll.estimators.table import Column, Table
+from scroll.tables.columns import Column, Table
+from scroll.tables.encoder import CHUNK, SAMPLE, Encoder
 
 
 def frame(n=200, seed=0):

@@ -6,10 +6,10 @@ from importlib.resources import files
 
 import pytest
 
-from scroll.bench import paper
-from scroll.bench.datasets import LABELLED
-from scroll.bench.paper import agreement, compare, figures
-from scroll.bench.tables import Block, Cell, Table, cell, table, to_csv, to_markdown, to_text
+from scroll_paper.data.datasets import LABELLED
+from scroll_paper.tables import published
+from scroll_paper.tables.published import agreement, compare, figures
+from scroll_paper.tables.table import Block, Cell, Table, cell, table, to_csv, to_markdown, to_text
 
 SETS = ["yacht", "concrete", "energy", "kin8nm", "naval", "power", "wine", "boston"]
 SHAPES = {  # rows, columns, empty cells
@@ -201,7 +201,7 @@ def test_labels_of_two_levels():
 
 
 def test_every_table_of_the_paper_has_its_shape():
-    assert set(paper.names()) == SHAPES.keys()
+    assert set(published.names()) == SHAPES.keys()
     for name, (rows, columns, empty) in SHAPES.items():
         read = figures(name)
         seen = {column for row in read.values() for column in row}
@@ -259,7 +259,7 @@ def test_every_table_of_the_paper_can_be_shown_as_printed(name):
     read = figures(name)
     columns = list(max(read.values(), key=len))
     lines = to_markdown(Table(name, "", columns, [read], show_se=False)).splitlines()[2:]
-    raw = (files(paper) / f"{name}.csv").read_text("utf-8").splitlines()
+    raw = (files("scroll_paper.tables") / "csv" / f"{name}.csv").read_text("utf-8").splitlines()
     for line, printed in zip(lines, list(csv.reader(raw))[-len(read) :], strict=True):
         ours = [text.strip().replace("\\", "") for text in line.strip("|").split("|")]
         assert ours == [text.partition(" ± ")[0] for text in printed]
@@ -348,7 +348,7 @@ def test_heavy_libraries_wait():
     code = (
         "import sys; sys.modules |= dict.fromkeys(('rich', 'scipy', 'matplotlib'))\n"
         "from scroll.bench import paper, records, significance, tables\n"
-        "t = tables.Table('t', '', ['wine'], [paper.figures('headline_nll')])\n"
+        "t = tables.Table('t', '', ['wine'], [published.figures('headline_nll')])\n"
         "print(tables.to_markdown(t), tables.to_csv(t))"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -227,7 +227,7 @@ def test_inference_mode_is_refused_in_words_for_a_users_factor():
     """Its mode is found by differentiation, which inference mode forbids."""
     from scroll import Head
     from scroll.factors import Bounded
-    from scroll.likelihoods import AnyLikelihood
+    from scroll.heads.likelihoods import AnyLikelihood
 
     head = Head(2, AnyLikelihood(Bounded(lambda y, f: -(y - f).abs())))
     psi, y = torch.ones(3, 2), torch.tensor([0.0, 1.0, 2.0])

@@ -10,9 +10,9 @@ from scipy.stats import norm
 
 import scroll
 from scroll import ScrollClassifier, ScrollRegressor
-from scroll.blending import lapsed
-from scroll.estimators.tempering import lapse_rate, tempered
+from scroll.fitting.calibration import lapse_rate, tempered
 from scroll.predictive import Categorical, Normal, Ordered
+from scroll.predictive.mixing import lapsed
 
 STEP = 0.025  # of the factors, in logarithms
 

@@ -14,10 +14,10 @@ from torch import nn
 
 import scroll
 from scroll import RegressionHead, ScrollClassifier, ScrollRegressor
-from scroll.bodies import Stacked
-from scroll.draws import Draws
-from scroll.export import _quiet
-from scroll.training import Network, stack
+from scroll._core.local_rng import Draws
+from scroll.estimators.onnx import _quiet
+from scroll.training.bodies import Stacked
+from scroll.training.loop import Network, stack
 
 
 def assert_a_nan_is_refused():

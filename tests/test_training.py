@@ -7,9 +7,17 @@ import torch
 from torch import nn
 
 from scroll import RegressionHead
-from scroll.bodies import MLP
-from scroll.feeding import Feed, Rows
-from scroll.training import Network, Recipe, Trained, finishing, held_out_nll, stack, train
+from scroll.training.batches import Feed, Rows
+from scroll.training.bodies import MLP
+from scroll.training.loop import (
+    Network,
+    Recipe,
+    Trained,
+    finishing,
+    held_out_nll,
+    stack,
+    train,
+)
 
 R, N, D, H = 4, 40, 3, 8
 

@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from scroll.cli import app
+from scroll.cli.app import app
 
 FIT = ("fit", "a.csv", "--target", "y", "-o", "m")
 

@@ -8,9 +8,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from parts import CONJUGATE, FREE, HEADS, make_head
 from scroll import RegressionHead, refit
-from scroll.bodies import MLP
-from scroll.feeding import Feed, Rows
-from scroll.training import Network, Recipe, stack, train
+from scroll.training.batches import Feed, Rows
+from scroll.training.bodies import MLP
+from scroll.training.loop import Network, Recipe, stack, train
 
 R, N, D, H = 2, 9, 3, 4
 COUNTS = torch.tensor([2, 1, 3, 1, 0, 1, 4, 1, 1])

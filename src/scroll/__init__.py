@@ -2,25 +2,38 @@
 
 from typing import TYPE_CHECKING, Any
 
-from . import beliefs, covariances, factors, likelihoods, metrics, predictive
-from .checks import unchecked
-from .head import Head
-from .heads import ClassificationHead, CountHead, OrdinalHead, RegressionHead
+from . import beliefs, factors, predictive
+from ._core.checks import unchecked
+from ._core.versions import __version__
+from .beliefs import Problem, covariances
+from .heads import (
+    ClassificationHead,
+    CountHead,
+    Head,
+    OrdinalHead,
+    PriorGradient,
+    RegressionHead,
+    likelihoods,
+)
 from .objectives import METHODS, Objective
-from .prior_gradient import PriorGradient
-from .refit import Refit
-from .routes import Problem
+from .posterior import Refit, refit
+from .predictive import metrics
 
 if TYPE_CHECKING:
     from .estimators import ScrollClassifier, ScrollRegressor
-    from .estimators.persist import load
-    from .refit import refit  # at run time `scroll.refit` is the module, which can be called
+    from .estimators.modelfile import load
 
-__version__ = "0.1.0"
-
-_LATE = {"ScrollClassifier": "estimators", "ScrollRegressor": "estimators",
-         "load": "estimators.persist"}  # fmt: skip
-_MODULES = ("checkpoint", "distributed", "plots")
+_LATE = {
+    "ScrollClassifier": "estimators",
+    "ScrollRegressor": "estimators",
+    "load": "estimators.modelfile",
+}
+_MODULES = {
+    "checkpoint": "distributed.checkpoint",
+    "distributed": "distributed",
+    "plots": "integrations.plots",
+    "training": "training",
+}
 
 
 def __dir__() -> list[str]:
@@ -33,7 +46,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name in _MODULES:
-        return import_module(f".{name}", __name__)
+        return import_module(f".{_MODULES[name]}", __name__)
     if name not in _LATE:
         raise AttributeError(f"module 'scroll' has no attribute {name!r}")
     return getattr(import_module(f".{_LATE[name]}", __name__), name)
@@ -52,6 +65,7 @@ __all__ = [
     "RegressionHead",
     "ScrollClassifier",
     "ScrollRegressor",
+    "__version__",
     "beliefs",
     "covariances",
     "factors",

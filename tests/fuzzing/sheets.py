@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from fuzzing import judge
 from fuzzing.tables import pick
-from scroll.cli import app
+from scroll.cli.app import app
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".txt", ".CSV")
 HEADERS = ["a", "b", "y", "y", "", " a ", "é", "x.1", '"q"', "n" * 300, "1", "mean"]

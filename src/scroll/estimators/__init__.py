@@ -1,9 +1,9 @@
 """The scikit-learn face: the only place where a method is a string."""
 
-from .advice import AmbiguousColumn, CollapsedNoise, UnseenCategory, UnseenGap
+from ..tables.outliers import OutlyingTarget
 from .classifier import ScrollClassifier
-from .outliers import OutlyingTarget
 from .regressor import ScrollRegressor
+from .user_warnings import AmbiguousColumn, CollapsedNoise, UnseenCategory, UnseenGap
 
 __all__ = [
     "AmbiguousColumn",

@@ -16,21 +16,28 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from .._value import cast
-from ..arguments import as_tensor
-from ..checks import LARGEST_COUNT, must, not_negative, one_of, positive, positive_int, unchecked
-from ..families import by_size
-from ..training import Watch
-from .advice import collapsed, doubts, unseen
-from .crossing import cross
-from .encoder import Encoder
-from .fitting import Data, Members, fit, rates
-from .frames import frame_of, holds_text, typed
+from .._core.checks import (
+    LARGEST_COUNT,
+    must,
+    not_negative,
+    one_of,
+    positive,
+    positive_int,
+    unchecked,
+)
+from .._core.value import cast
+from ..beliefs.families import by_size
+from ..fitting.crossfit import cross
+from ..fitting.plans import FEW, LABELS, Plan, check_body, default, paper
+from ..fitting.search import Data, Members, fit, rates
+from ..fitting.split import Split, _mean_one, split, weighed
+from ..predictive.arguments import as_tensor
+from ..tables.columns import Remarks, Table
+from ..tables.encoder import Encoder
+from ..tables.frames import frame_of, holds_text, typed
+from ..training.loop import Watch
 from .model import COUNTS, Model, Spec
-from .recipes import FEW, LABELS, Plan, check_body, default, paper
-from .rows import Split, _mean_one, split, weighed
-from .table import Remarks, Table
-from .validation import (
+from .sklearn_checks import (
     check_columns,
     check_held_out,
     check_seed,
@@ -38,6 +45,7 @@ from .validation import (
     check_weights,
     one_line,
 )
+from .user_warnings import collapsed, doubts, unseen
 
 Array = NDArray[Any]
 
@@ -301,14 +309,14 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file; `scroll.load` reads it."""
-        from .persist import save
+        from .modelfile import save
 
         check_is_fitted(self, "model_")
         save(self, path)
 
     def export_onnx(self, path: str | Path, quantiles: Any = (0.05, 0.5, 0.95)) -> None:
-        """Write the model as an ONNX graph; see `scroll.export`."""
-        from ..export import export_onnx
+        """Write the model as an ONNX graph; see `scroll.estimators.onnx`."""
+        from .onnx import export_onnx
 
         check_is_fitted(self, "model_")
         export_onnx(self, path, quantiles)

@@ -10,13 +10,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
-from ..checks import listed, must, one_of
-from ..predictive import Ordered
+from .._core.checks import listed, must, one_of
+from ..fitting.plans import Body, Plan
+from ..fitting.split import pair
+from ..predictive.normal import Ordered
+from ..tables.frames import missing
 from .base import Array, Scroll
-from .frames import missing
-from .recipes import Body, Plan
-from .rows import pair
-from .validation import check_weights, one_line
+from .sklearn_checks import check_weights, one_line
 
 CROSSED = 20_000  # rows above which all members hold out the same: a part of them says enough
 

@@ -10,23 +10,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..added import Added
-from ..beliefs import Moments
-from ..blending import blend, lapsed
-from ..checks import LARGEST_COUNT, must, one_of
-from ..covariances import Diag, Scaled
-from ..draws import Draws
-from ..head import Head
-from ..heads import ClassificationHead, CountHead, OrdinalHead, RegressionHead
-from ..predictive import Categorical, Ordered
-from ..readout import Readout
-from ..refit import Refit
-from ..rows import intercept
-from ..sums import Statistics
-from .encoder import Encoder
-from .features import CHUNK
-from .fitting import Members
-from .recipes import LABELS, Candidate, Lead, candidates, paper
+from .._core.checks import LARGEST_COUNT, must, one_of
+from .._core.local_rng import Draws
+from ..beliefs.covariances import Diag, Scaled
+from ..factors.factor import Moments
+from ..fitting.features import CHUNK
+from ..fitting.plans import LABELS, Candidate, Lead, candidates, paper
+from ..fitting.search import Members
+from ..heads.head import Head
+from ..heads.named import ClassificationHead, CountHead, OrdinalHead, RegressionHead
+from ..posterior.data import intercept
+from ..posterior.hybrid import Added
+from ..posterior.posterior import Refit
+from ..posterior.statistics import Statistics
+from ..predictive.mixing import blend, lapsed
+from ..predictive.normal import Categorical, Ordered
+from ..tables.encoder import Encoder
+from .readout import Readout
 
 COUNTS = ("poisson", "negbinomial")
 STATISTICS = ("gram", "cross", "square", "count")

@@ -8,13 +8,13 @@ import torch
 from sklearn.base import RegressorMixin
 from torch import Tensor
 
-from ..checks import LARGE_COUNTS, LARGEST_COUNT, must, one_of, refusal
-from ..predictive import Mixture
+from .._core.checks import LARGE_COUNTS, LARGEST_COUNT, must, one_of, refusal
+from ..fitting.plans import Body, Plan
+from ..fitting.split import pair
+from ..predictive.normal import Mixture
+from ..tables.outliers import warn_of_outliers
 from .base import Array, Scroll
-from .outliers import warn_of_outliers
-from .recipes import Body, Plan
-from .rows import pair
-from .validation import check_target, one_line
+from .sklearn_checks import check_target, one_line
 
 FARTHEST = 1e8  # standard deviations from the mean that training sees of a target
 

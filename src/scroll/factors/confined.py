@@ -15,9 +15,9 @@ from math import log
 import torch
 from torch import Tensor, relu
 
-from .._value import value
-from ..beliefs import Moments
+from .._core.value import value
 from .count import NegativeBinomial, Poisson
+from .factor import Moments
 
 ABOVE = log(10)  # the mean rate stays below 10 times the largest count
 LOW, BELOW = -20.0, 10.0  # s is the identity down to a log rate of -20 and stays above -30

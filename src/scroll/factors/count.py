@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from .._value import value
-from ..beliefs import Moments
-from ..quadrature import expect, log_expect_at_mode
+from .._core.quadrature import expect, log_expect_at_mode
+from .._core.value import value
+from .factor import Moments
 
 
 @value

@@ -2,9 +2,9 @@
 
 from torch import Tensor
 
-from .._value import value
-from ..beliefs import Moments
-from ..linalg import log_normal
+from .._core.linalg import log_normal
+from .._core.value import value
+from .factor import Moments
 
 
 @value

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 from torch.special import log_ndtr
 
-from .._value import value
-from ..beliefs import Moments
-from ..quadrature import expect
+from .._core.quadrature import expect
+from .._core.value import value
+from .factor import Moments
 
 # Stands for infinity: this many deviations beyond the other end, and beyond zero, a tail is
 # empty in every precision, while its gradient is still a number.

@@ -1,0 +1,184 @@
+"""What a practitioner would pick, each as a function from rows to a predictive of new rows."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.model_selection import train_test_split
+
+from scroll import ScrollClassifier, ScrollRegressor
+from scroll.predictive import Categorical, Normal
+from scroll_paper.data import datasets
+
+Data = list[tuple[np.ndarray, np.ndarray]]  # training, validation and test rows
+Fitted = Callable[[np.ndarray], Any]  # new rows -> a predictive
+
+
+def split(name: str, seed: int) -> Data:
+    """60/20/20, as in the paper's tables."""
+    table = datasets.load(name)
+    x, y = np.asarray(table.x, np.float64), np.asarray(table.y, np.float64)
+    rest, test = train_test_split(range(len(y)), test_size=0.2, random_state=seed)
+    fold, held = train_test_split(rest, test_size=0.25, random_state=seed)
+    return [(x[part], y[part]) for part in (fold, held, test)]
+
+
+def normal(mean: Any, std: Any) -> Normal:
+    """N(mean, std^2) of arrays."""
+    mean, std = (torch.from_numpy(np.asarray(a, np.float64)) for a in (mean, std))
+    return Normal(mean, std.square(), torch.zeros_like(mean))
+
+
+def scroll(members: int) -> Callable[[Data, int], Fitted]:
+    """ScrollRegressor as it comes."""
+
+    def fit(data: Data, seed: int) -> Fitted:
+        model = ScrollRegressor(n_members=members, random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return model.fit(*data[0], eval_set=data[1]).predict_dist
+
+    return fit
+
+
+def ngboost(data: Data, seed: int) -> Fitted:
+    """NGBoost's defaults, stopped early."""
+    from ngboost import NGBRegressor
+
+    model = NGBRegressor(verbose=False, random_state=seed)
+    model.fit(*data[0], X_val=data[1][0], Y_val=data[1][1], early_stopping_rounds=50)
+
+    def predict(x: np.ndarray) -> Normal:
+        found = model.pred_dist(x)
+        return normal(found.loc, found.scale)
+
+    return predict
+
+
+def catboost(data: Data, seed: int) -> Fitted:
+    """CatBoost's defaults with its loss for uncertainty, the best iteration kept."""
+    from catboost import CatBoostRegressor
+
+    model = CatBoostRegressor(
+        loss_function="RMSEWithUncertainty",
+        random_seed=seed,
+        verbose=False,
+        allow_writing_files=False,
+        thread_count=torch.get_num_threads(),
+    )
+    model.fit(*data[0], eval_set=data[1])
+
+    def predict(x: np.ndarray) -> Normal:
+        mean, var = model.predict(x).T
+        return normal(mean, np.sqrt(var))
+
+    return predict
+
+
+def process(data: Data, seed: int) -> Fitted | None:
+    """An exact Gaussian process with an ARD Matern-5/2 kernel, where there are few rows.
+
+    It has its evidence to choose by, so the validation rows are further training rows.
+    """
+    import gpytorch
+
+    x, y = (np.concatenate([data[0][i], data[1][i]]) for i in range(2))
+    if len(y) > 2000:
+        return None
+    varies = x.std(0) > 0
+    shift, scale = x[:, varies].mean(0), x[:, varies].std(0)
+    mean, std = y.mean(), y.std()
+    inputs = torch.from_numpy((x[:, varies] - shift) / scale)
+    targets = torch.from_numpy((y - mean) / std)
+
+    class Exact(gpytorch.models.ExactGP):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(inputs, targets, likelihood)
+            self.mean = gpytorch.means.ConstantMean()
+            matern = gpytorch.kernels.MaternKernel(2.5, ard_num_dims=inputs.shape[1])
+            self.kernel = gpytorch.kernels.ScaleKernel(matern)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return gpytorch.distributions.MultivariateNormal(self.mean(x), self.kernel(x))
+
+    constraint = gpytorch.constraints.GreaterThan(1e-6)
+    likelihood = gpytorch.likelihoods.GaussianLikelihood(noise_constraint=constraint)
+    model = Exact().double()
+    likelihood.double()
+    evidence = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
+    adam = torch.optim.Adam(model.parameters(), lr=0.1)
+    with warnings.catch_warnings(), gpytorch.settings.cholesky_jitter(double_value=1e-8):
+        warnings.simplefilter("ignore")
+        for _ in range(300):
+            adam.zero_grad()
+            (-evidence(model(inputs), targets)).backward()
+            adam.step()
+    model.eval(), likelihood.eval()
+
+    def predict(new: np.ndarray) -> Normal:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            at = likelihood(model(torch.from_numpy((new[:, varies] - shift) / scale)))
+            return normal(mean + std * at.mean.numpy(), std * at.stddev.numpy())
+
+    return predict
+
+
+def classes(data: Data, seed: int) -> Fitted:
+    """ScrollClassifier as it comes, which holds rows out itself."""
+    return ScrollClassifier(random_state=seed).fit(*_joined(data)).predict_dist
+
+
+def calibrated(make: Callable[[int], Any]) -> Callable[[Data, int], Fitted]:
+    """A classifier of scikit-learn in its CalibratedClassifierCV, both as they come."""
+
+    def fit(data: Data, seed: int) -> Fitted:
+        from sklearn.calibration import CalibratedClassifierCV
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of classes with fewer rows than folds
+            model = CalibratedClassifierCV(make(seed)).fit(*_joined(data))
+
+        def predict(x: np.ndarray) -> Categorical:
+            found = torch.from_numpy(model.predict_proba(x)).clamp(min=1e-15)
+            return Categorical(found.log().log_softmax(-1))
+
+        return predict
+
+    return fit
+
+
+def _joined(data: Data) -> Any:
+    """Training and validation rows: who needs some held out takes them from these."""
+    return tuple(np.concatenate([data[0][i], data[1][i]]) for i in range(2))
+
+
+def _boosting(seed: int) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(random_state=seed)
+
+
+def _logistic(seed: int) -> Any:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
+
+
+Rows = dict[str, tuple[str, Callable[[Data, int], Fitted | None]]]
+REGRESSION: Rows = {
+    "scroll": ("ScrollRegressor, 1 member", scroll(1)),
+    "scroll-5": ("ScrollRegressor, 5 members", scroll(5)),
+    "ngboost": ("NGBoost", ngboost),
+    "catboost": ("CatBoost, RMSEWithUncertainty", catboost),
+    "gp": ("exact GP, ARD Matern-5/2", process),
+}
+CLASSIFICATION: Rows = {
+    "scroll": ("ScrollClassifier", classes),
+    "boosting": ("HistGradientBoosting, calibrated", calibrated(_boosting)),
+    "logistic": ("LogisticRegression, calibrated", calibrated(_logistic)),
+}

@@ -1,0 +1,1 @@
+"""Data sets: tables, texts and images by name, their splits and scaling."""

@@ -1,0 +1,264 @@
+"""Frozen encoders: texts and images to features, computed once and kept in a file.
+
+A file is found by the encoder, its version and the content of what was encoded. Features are kept
+in half precision, two bytes each: with a relative error of at most 2**-11, or below 2**-14 an
+error of at most 2**-25, and 0 below 2**-20. A row with a value beyond its range, 65504, stays in
+single precision. An encoder that is not on this machine is never fetched unless `download` says so.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from scroll._core.checks import must, one_of, refusal
+from scroll._core.files import replacing
+
+from .encoders import ENCODERS, Encode, Encoder, Items, pixels
+from .npz import arrays
+
+BATCH = 16  # what stays in the cache of a core; three times as fast as 64
+# What is less becomes 0. MiniLM has coordinates that stay below 1e-7: of these, half precision
+# would round a few up to its least step, which would be far out in a column of zeros.
+LEAST = 2.0**-20
+
+
+class Features(NamedTuple):
+    """What an encoder makes of N items, and their targets."""
+
+    x: NDArray[np.float32]  # (N, D), rounded to half precision
+    y: NDArray[np.float64]  # (N,)
+
+
+def embed(
+    encoder: str,
+    items: Items,
+    y: Sequence[float] | NDArray[Any] | None = None,
+    folder: str | Path | None = None,
+    *,
+    name: str = "embedded",
+    download: bool = False,
+) -> Features:
+    """The features of `items`, from a file in `folder` or else computed and kept there.
+
+    The first call gives what every later one finds in the file: half precision. What else is
+    encoded with an item changes its features by rounding only.
+
+    Args:
+        encoder: one of `ENCODERS`.
+        items: texts `(text,)`, or pairs `(first, second)`, in tuples; or images, as the bytes of a
+            file, its path, or pixels.
+        y: their targets, kept beside them; None is zeros.
+        folder: of the file; None is $SCROLL_CACHE, or else ~/.cache/scroll.
+        name: that the file begins with.
+        download: whether weights may be fetched that are not on this machine.
+    """
+    one_of("encoder", encoder, ENCODERS)
+    _checked(items, ENCODERS[encoder].kind)
+    targets = np.zeros(len(items)) if y is None else _targets(y, len(items))
+    folder = folder or os.environ.get("SCROLL_CACHE") or "~/.cache/scroll"
+    path = Path(folder).expanduser() / file_of(encoder, digest(items, y), name)
+    rows, width = len(items), _width(ENCODERS[encoder], items)
+    if not path.is_file():
+        _writable(path.parent)  # before work that it could not keep
+        _save(path, Features(encoded(encoder, items, download), targets))
+    return read(path, rows, width)
+
+
+def _checked(items: Any, kind: str) -> None:
+    """Items that an encoder of this kind can be given."""
+    listed = hasattr(items, "__len__") and hasattr(items, "__getitem__")
+    must(
+        listed and not isinstance(items, str | bytes | dict) and len(items),
+        "items",
+        f"be a sequence of {kind}, one or more",
+        type(items).__name__ if not listed or len(items) else "none",
+    )
+    texts = 0
+    for i, item in enumerate(items):
+        if kind == "texts":
+            texts = _texts(item, f"items[{i}]", texts)
+        elif not isinstance(item, bytes | Path | np.ndarray):
+            want = "be an image: the bytes of a file, a pathlib.Path, or pixels"
+            raise refusal(f"items[{i}]", want, _said(item), _pixels_of(item))
+
+
+def _texts(item: Any, name: str, before: int) -> int:
+    """How many texts, one or two, and as many as the rows before have if there are any."""
+    sound = isinstance(item, tuple) and all(isinstance(t, str) for t in item)
+    remedy = "Make each row one: (text,), or (first, second)."
+    must(sound and len(item) in (1, 2), name, "be a tuple of one or two texts", _said(item), remedy)
+    want, remedy = f"hold {before}, as items[0] does", "Embed single texts and pairs apart."
+    must(len(item) == (before or len(item)), name, want, len(item), remedy)
+    return len(item)
+
+
+def _pixels_of(item: Any) -> str:
+    """How to make an image of what is none."""
+    if isinstance(item, torch.Tensor):
+        how = "image.permute(1, 2, 0).numpy()"
+        return f"Make pixels of a tensor (3, height, width) of 0..255 in uint8 with {how}."
+    if hasattr(item, "convert"):
+        return 'Make pixels of an image of PIL with np.asarray(image.convert("RGB")).'
+    return "Make a path of a name with Path(name)."
+
+
+def _width(spec: Encoder, items: Any) -> int:
+    """How many features these items have."""
+    single = spec.kind == "texts" and len(next(iter(items))) == 1
+    return (single and spec.alone) or spec.features
+
+
+def _said(item: Any) -> str:
+    inner = f" of {', '.join(type(t).__name__ for t in item)}" if isinstance(item, tuple) else ""
+    return f"{type(item).__name__}{inner}"
+
+
+def _targets(y: Any, rows: int) -> NDArray[np.float64]:
+    """One finite number a row."""
+    try:
+        found = np.asarray(y, np.float64)
+    except (TypeError, ValueError):
+        remedy = "Encode labels as integers first."
+        raise refusal("y", "hold numbers", type(y).__name__ + " of others", remedy) from None
+    got = len(found) if found.ndim == 1 else found.shape
+    must(found.shape == (rows,), "y", f"hold {rows} targets", got)
+    must(np.isfinite(found).all(), "y", "be finite", "NaN or infinite values")
+    return found
+
+
+def file_of(encoder: str, content: str, name: str = "embedded") -> str:
+    """The name of a file of features, by all that they depend on."""
+    # "half", because older files hold steps between the least and the greatest value.
+    return f"{name}.{encoder}-{ENCODERS[encoder].version}.{content}.half.npz"
+
+
+def digest(items: Items, y: Sequence[float] | NDArray[Any] | None = None) -> str:
+    """A digest of items and targets, in this order."""
+    found = hashlib.sha256()
+    for i, item in enumerate(items):
+        parts = item if isinstance(item, tuple) else (item,)
+        found.update(len(parts).to_bytes(8, "little"))
+        for part in parts:
+            content = _content(part, f"items[{i}]")
+            found.update(len(content).to_bytes(8, "little") + content)
+    if y is not None:
+        found.update(np.asarray(y, "<f8").tobytes())
+    return found.hexdigest()[:16]
+
+
+def _content(part: Any, name: str) -> bytes:
+    try:
+        if isinstance(part, str):
+            return part.encode()
+        if isinstance(part, Path):
+            return part.read_bytes()
+    except UnicodeEncodeError as error:
+        got = f"{part[error.start]!a} at {error.start}"  # in ASCII, or it could not be printed
+        remedy = 'Replace such with text.encode(errors="replace").decode().'
+        raise refusal(name, "be texts that UTF-8 can hold", got, remedy) from None
+    except OSError as error:
+        got = f"{part}: {error.strerror or error}"
+        remedy = "Correct its path, or leave it out."
+        raise refusal(name, "be a file that can be read", got, remedy, type(error)) from None
+    if isinstance(part, bytes):
+        return part
+    return f"{part.dtype}{part.shape}".encode() + np.ascontiguousarray(part).tobytes()
+
+
+def encoded(encoder: str, items: Items, download: bool = False) -> NDArray[np.float32]:
+    """The features of `items`, computed."""
+    spec = ENCODERS[encoder]
+    run, found = _loaded(encoder, download), []
+    with torch.no_grad(), _bar(encoder, len(items)) as tell:
+        for i in range(0, len(items), BATCH):
+            some: Any = items[i : i + BATCH]
+            found.append(run(some if spec.kind == "texts" else pixels(some, i)).float())
+            tell(len(some))
+    x = torch.cat(found).numpy()
+    bad = int((~np.isfinite(x)).any(1).sum())
+    must(not bad, "items", "have features that are finite", f"{bad} rows that have not")
+    return x
+
+
+def _loaded(encoder: str, download: bool) -> Encode:
+    """The encoder itself, or what to do to have it."""
+    spec = ENCODERS[encoder]
+    near = [n for n, e in ENCODERS.items() if e.kind == spec.kind and n != encoder and e.shipped]
+    other = "".join(f" {n!r} comes with `{ENCODERS[n].install}`, weights included." for n in near)
+    want = f"be on this machine with {' and '.join(spec.packages)}"
+    try:
+        for package in spec.packages:
+            import_module(package)
+    except ImportError as error:
+        got = f"{encoder!r} and {type(error).__name__}: {error}"
+        raise refusal("encoder", want, got, f"{spec.install}.{other}", ImportError) from None
+    try:
+        return spec.load(download)
+    except Exception as error:  # each library has its own for a file that is cut short
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+        state = "are not there" if isinstance(error, FileNotFoundError) else "cannot be read"
+        got = f"{encoder!r}, whose weights {state}: {why}"
+        asked = "Go online, or remove what is damaged."
+        if spec.shipped:
+            asked = f"Install it anew: {spec.install} --force-reinstall."
+        elif not download:
+            asked = "Pass download=True (--download on the command line) to have them fetched."
+        raise refusal("encoder", want, got, f"{asked}{other}", FileNotFoundError) from None
+
+
+@contextmanager
+def _bar(encoder: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar of rows done and time left; nothing where nobody looks."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(encoder, total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+def read(path: Path, rows: int, width: int) -> Features:
+    """The features in a file, verified."""
+    remedy = f"Remove {path} to have it computed again."
+    x, y = arrays(path, ("x", "y"), "be a whole file of features", remedy)
+    found = Features(x.astype(np.float32), y.astype(np.float64))
+    shapes, want = (found.x.shape, found.y.shape), (rows, width)
+    must(shapes == (want, want[:1]), str(path), f"hold {want} features", shapes, remedy)
+    must(np.isfinite(found.x).all(), str(path), "be finite", "NaN or infinite values", remedy)
+    return found
+
+
+def _writable(folder: Path) -> None:
+    """Make the folder if need be; an error in words where nothing can be written there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        got = f"{folder}: {error.strerror or error}"
+        remedy = "Pass another as `folder`, or set SCROLL_CACHE to one."
+        raise refusal("folder", "be one to write to", got, remedy, type(error)) from None
+
+
+def _save(path: Path, found: Features) -> None:
+    """Write the features completely or not at all, also if two processes do so at once."""
+    with replacing(path) as file:
+        np.savez_compressed(file, x=_rounded(found.x), y=found.y)
+
+
+def _rounded(x: NDArray[np.float32]) -> NDArray[Any]:
+    """Rows in half precision; where it cannot hold one, that is as it was and all are in single."""
+    with np.errstate(over="ignore"):
+        half = np.where(np.abs(x) < LEAST, 0, x).astype(np.float16)
+    fits = np.isfinite(half).all(1, keepdims=True)
+    return half if fits.all() else np.where(fits, half, x)

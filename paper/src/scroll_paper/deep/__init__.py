@@ -1,0 +1,1 @@
+"""Networks trained end to end on images."""

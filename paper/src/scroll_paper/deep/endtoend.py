@@ -1,0 +1,266 @@
+"""The tables of networks that are trained through, by name."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from scroll._core.checks import must, one_of
+
+from ..data.encoders import lite0
+from ..tables.records import Record, key, load
+from ..tables.selection import Values
+from ..tables.table import Block, Label, Table, table
+from . import vision
+from .training import LABELS, NUMBERS
+from .vision import CONDITIONS, Unit
+
+SEEDS = (0, 1, 2)
+SCALED = ("ova-none", "ova-diag", "softmax")  # rows that are also shown at a temperature
+Wants = Callable[[str], bool]
+CIFAR = {
+    "OvA-None": "ova-none",
+    "OvA-Diag": "ova-diag",
+    "OvA-Full": "ova-full",
+    "GaussReg-None": "gaussreg-none",
+    "GaussReg-Diag": "gaussreg-diag",
+    "CE-softmax": "softmax",
+    "VBLL": "vbll-softmax",
+    "Laplace-LL": "softmax-laplace",
+}
+FACES = {
+    "SCROLL-Full": "scroll-full",
+    "SCROLL-Diag": "scroll-diag",
+    "SCROLL-None": "scroll-none",
+    "SCROLL-Full-beta": "scroll-full-beta",
+    "SCROLL-Diag-beta": "scroll-diag-beta",
+    "MVN (beta-NLL)": "mvn",
+    "MAP": "map",
+}
+TITLES = {"scratch": "from scratch", "frozen": "frozen", "tuned": "fine-tuned"}
+
+
+@dataclass(frozen=True)
+class EndToEnd:
+    """A table whose every row is a network of its own.
+
+    Args:
+        about: it, in a line.
+        set: of the pictures.
+        methods: that can be trained.
+        conditions: how bodies start.
+        tables: made of what was found and of the folder that holds it.
+    """
+
+    about: str
+    set: str
+    methods: tuple[str, ...]
+    conditions: tuple[str, ...]
+    tables: Callable[["Found", Path, Wants], list[Table]]
+
+    def units(self, methods: Sequence[str] | None, seeds: Sequence[int] | None) -> list[Unit]:
+        """What is to be trained for some methods and seeds, or for all."""
+        for method in methods or ():
+            one_of("methods", method, self.methods)
+        some = [m for m in self.methods if methods is None or m in methods]
+        return list(vision.units(self.set, some, seeds or SEEDS, self.conditions))
+
+
+def train(
+    name: str,
+    results: Path,
+    methods: Sequence[str] | None,
+    seeds: Sequence[int] | None,
+    data: str | Path | None,
+    device: torch.device,
+    say: Callable[[str], object],
+) -> None:
+    """Train what the records lack."""
+    from ..data.datasets import searched
+
+    must(
+        device.type == "cuda",
+        "device",
+        "be cuda for networks of this size",
+        str(device),
+        "With --tables nothing is trained: the records are there.",
+    )
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.benchmark = True
+    which = END_TO_END[name].units(methods, seeds)
+    vision.run(which, results, searched(data), device, say, _pretrained)
+
+
+def _pretrained(condition: str) -> Callable[[], nn.Module] | None:
+    """The body that a condition starts from; None is one from scratch."""
+    return None if condition == "scratch" else Lite
+
+
+class Lite(nn.Module):
+    """EfficientNet-Lite0 as ImageNet left it, pooled, on pictures 64 pixels wide."""
+
+    features = 1280
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = lite0(64)
+        self.scale = torch.full((3,), 127 / 255), torch.full((3,), 128 / 255)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.network.extract_features(x)
+        return out.mean((-2, -1))
+
+
+def shown(
+    name: str, results: Path, seeds: Sequence[int] | None, methods: Sequence[str] | None = None
+) -> list[Table]:
+    """Its tables, with the rows of some methods or of all."""
+    of = END_TO_END[name]
+    of.units(methods, seeds)  # refuses what is none
+    mine = (r for r in load(results).records if r["fit"]["set"] == of.set)
+
+    def wants(method: str) -> bool:
+        return methods is None or method.removesuffix("-laplace") in methods
+
+    return of.tables(Found(of.set, mine, seeds or SEEDS), results, wants)
+
+
+class Found:
+    """The records of a set, by what they are of."""
+
+    def __init__(self, name: str, records: Iterable[Record], seeds: Sequence[int]):
+        self.name, self.seeds = name, seeds
+        self.by_key = {key(record): record for record in records}
+
+    def values(self, method: str, metric: str, condition: str = "scratch") -> Values:
+        """A metric by seed: of the way that held-out pictures score best."""
+        best = {seed: self._best(method, seed, condition) for seed in self.seeds}
+        return {
+            seed: record["metrics"][metric]
+            for seed, record in best.items()
+            if record is not None and metric in record["metrics"]
+        }
+
+    def _best(self, method: str, seed: int, condition: str) -> Record | None:
+        units = vision.units(self.name, [method], [seed], [condition])
+        ways = [self.by_key[k] for unit in units if (k := key(unit.fit())) in self.by_key]
+        return min(ways, key=lambda record: record["val"]) if len(ways) > 1 else (*ways, None)[0]
+
+
+def cifar(found: Found, results: Path, wants: Wants) -> list[Table]:
+    """Heads, both kinds of temperature, and networks averaged over seeds."""
+    columns = {"NLL": "nll", "Accuracy": "accuracy", "ECE": "ece"}
+
+    def line(method: str, suffix: str = "") -> Mapping[str, Values]:
+        return {column: found.values(method, metric + suffix) for column, metric in columns.items()}
+
+    every = {label: method for label, method in CIFAR.items() if wants(method)}
+    scaled = {label: m for label, m in every.items() if m in SCALED}
+    blocks = [
+        Block({label: line(method) for label, method in every.items()}),
+        Block({f"{label} (T*)": line(m, "_oracle") for label, m in scaled.items()}, None),
+        Block({f"{label} (T held out)": line(m, "_held") for label, m in scaled.items()}, None),
+        Block(
+            {
+                f"{label} (ens.)": ensemble(results, method, found.seeds, columns)
+                for label, method in every.items()
+                if method in vision.KEPT
+            },
+            None,
+        ),
+    ]
+    title = (
+        "CIFAR-10 with a ResNet-18 from scratch, mean and standard error over seeds; T* is the "
+        "best temperature on the test pictures themselves"
+    )
+    made = table(
+        "appendix_cifar", title, tuple(columns), blocks, show_se=True, greatest=("Accuracy",)
+    )
+    return [made, *_health("cifar", {x: (m, "scratch") for x, m in every.items()}, found)]
+
+
+def _health(
+    name: str,
+    fits: Mapping[str, tuple[str, str]],
+    found: Found,
+) -> list[Table]:
+    """What `diagnose` says of those heads that have an answer, by method and condition."""
+    columns = {"Noise / variance": "noise_share", "Weight of hard rows": "hard_weight"}
+    rows: dict[Label, Mapping[str, Values]] = {
+        label: line
+        for label, (method, condition) in fits.items()
+        if any(
+            (
+                line := {
+                    column: found.values(method, metric, condition)
+                    for column, metric in columns.items()
+                }
+            ).values()
+        )
+    }
+    title = (
+        "What diagnose() says on training pictures: the noise's share of the variance, and 1/V of "
+        "the tenth with the largest residuals over that of all, of the worst output"
+    )
+    made = table(f"diagnosis_{name}", title, tuple(columns), [Block(rows, None)], show_se=True)
+    return [made] if rows else []
+
+
+def ensemble(
+    results: Path, method: str, seeds: Sequence[int], columns: Mapping[str, str]
+) -> dict[str, Values]:
+    """Metrics of the mean of what the seeds' networks say of the test pictures."""
+    files = [vision.kept_at(results, "cifar10", method, seed) for seed in seeds]
+    read = [vision.recalled(file) for file in files if file.exists()]
+    if len(read) < 2:
+        return {}
+    log_probs = torch.stack([said for said, _ in read])
+    mixed = log_probs.log_softmax(-1).logsumexp(0).log_softmax(-1)
+    found = vision.metrics(mixed, read[0][1].long())
+    return {column: {seeds[0]: found[metric]} for column, metric in columns.items()}
+
+
+def faces(found: Found, results: Path, wants: Wants) -> list[Table]:
+    """NLL and RMSE of each head, by how its body started."""
+    named = {
+        f"{TITLES[condition]} {metric.upper()}": (condition, metric)
+        for condition in CONDITIONS
+        for metric in ("nll", "rmse")
+    }
+    rows: dict[Label, Mapping[str, Values]] = {
+        label: {
+            column: found.values(method, metric, condition)
+            for column, (condition, metric) in named.items()
+        }
+        for label, method in FACES.items()
+        if wants(method)
+    }
+    title = "UTKFace, age in years at 64 pixels: ResNet-18 from scratch, EfficientNet-Lite0 else"
+    fits = {
+        f"{label}, {TITLES[condition]}": (method, condition)
+        for condition in CONDITIONS
+        for label, method in FACES.items()
+        if wants(method)
+    }
+    made = table("appendix_utkface_e2e", title, tuple(named), [Block(rows)], show_se=True)
+    return [made, *_health("utkface_e2e", fits, found)]
+
+
+END_TO_END = {
+    "cifar": EndToEnd(
+        "CIFAR-10 with a ResNet-18 trained through each head",
+        "cifar10",
+        tuple(LABELS),
+        ("scratch",),
+        cifar,
+    ),
+    "utkface-e2e": EndToEnd(
+        "UTKFace with a deep body: from scratch, frozen, fine-tuned",
+        "faces",
+        tuple(NUMBERS),
+        tuple(CONDITIONS),
+        faces,
+    ),
+}

@@ -1,0 +1,165 @@
+"""One stack from start to records: train, measure what has stopped, say what it was."""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scroll._core import counter_rng
+from scroll.training.batches import Rows
+from scroll.training.loop import Network, Recipe, Trained, fill, finishing, take
+from scroll.training.memory import available
+
+from ..data.protocol import Folds
+from ..models.evaluation import Fitted, Line, Lines, joined
+from ..models.methods import prepared
+from ..tables.records import Record, made
+from .lbfgs import quasi_newton
+from .plan import Group, Tell, Unit, Work, shortened
+
+RATE = 0.03  # of Adam, as the paper has it
+
+
+def fit(unit: Unit, data: Folds, watch: Tell | None = None) -> Iterator[list[Record]]:
+    """Train a stack; yield the records of groups as their last network stops.
+
+    Args:
+        unit: what to train.
+        data: the rows of its seeds, in increasing order of the seeds.
+        watch: told how many networks have stopped, and the best objective so far.
+    """
+    work, groups = unit
+    members = work.members
+    each = [g for g in groups for _ in range(members)]
+    whose = sorted({g.seed for g in groups})
+    device = data.train.y.device
+    own = torch.tensor([whose.index(g.seed) for g in each], device=device)
+    train = _ordered(shortened(work.method, data.train.take(own)), each)
+    mine = data._replace(train=train, val=data.val.take(own))  # the rest when it is measured
+    began, start = time.time(), _start(unit, mine).to(mine.train.x)
+    whole = take(start, torch.ones(len(each), dtype=torch.bool, device=device))
+    steps = torch.zeros(len(each), dtype=torch.long, device=device)
+    left = torch.full((len(groups),), members, device=device)
+    for part in _trained(unit, start, mine, watch):
+        fill(whole, part)
+        steps[part.which] = part.steps
+        left.index_add_(0, part.which // members, -torch.ones_like(part.which))
+        ready = (left == 0).nonzero()[:, 0]
+        if len(ready) and (not work.method.late or bool((left <= 0).all())):
+            left[ready] = -1
+            chosen = (ready[:, None] * members + torch.arange(members, device=device)).flatten()
+            lines = _measured(work, whole, chosen, mine, own)
+            spent = made(began, device, len(each))  # its share of the stack's
+            those = [groups[i] for i in ready.tolist()]
+            yield list(_records(unit, those, lines, steps[chosen].tolist(), spent))
+
+
+def _start(unit: Unit, mine: Folds) -> Network:
+    work, groups = unit
+    bodies, seeds, knobs = zip(
+        *((g.architecture, g.seed + 1000 * m, g.knob) for g in groups for m in range(work.members)),
+        strict=True,
+    )
+    return prepared(work.method, work.setting, bodies, seeds, knobs, mine.train)
+
+
+def _trained(unit: Unit, start: Network, mine: Folds, watch: Tell | None) -> Iterator[Trained]:
+    work, setting, n = unit.work, unit.work.setting, mine.train.y.shape[1]
+    if setting.depth == 0:
+        return quasi_newton(start, mine.train, mine.val, watch)
+    recipe = Recipe(
+        steps=setting.steps,
+        lr=RATE / (mine.train.x.shape[-1] ** 0.5 if setting.short_steps else 1),
+        decay=0.01 * (n if work.method.mean_form else 1),
+        every=setting.every,
+        patience=setting.patience,
+        batch=setting.batch or None,
+    )
+    seeds = [g.seed + 1000 * m for g in unit.groups for m in range(work.members)]
+    return finishing(
+        start, mine.train, mine.val, recipe, seeds=seeds, score=work.method.score, watch=watch
+    )
+
+
+def _measured(
+    work: Work, whole: Network, chosen: Tensor, data: Folds, own: Tensor
+) -> tuple[Lines, Lines]:
+    """What the networks give each, and what the members of each ensemble give together.
+
+    As many at once as memory allows: all rows of a set are more than the batches of training.
+    """
+    some = work.members * max(1, _at_once(work, data) // work.members)
+    found = [_given(work, whole, part, data, own[part]) for part in chosen.split(some)]
+    each, together = (joined(lines) for lines in zip(*found, strict=True))
+    return each, together
+
+
+def _at_once(work: Work, data: Folds) -> int:
+    """Networks whose rows and activations take a tenth of the memory that is free."""
+    numbers = sum(r.x[0].numel() + 10 * work.setting.width * r.y.shape[1] for r in data if r)
+    each, device = numbers * data.train.x.element_size(), data.train.x.device
+    free = available(device)
+    if device.type == "cuda":  # what training has left stays with torch
+        free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(0.1 * free) // each
+
+
+def _given(
+    work: Work, whole: Network, chosen: Tensor, data: Folds, own: Tensor
+) -> tuple[Lines, Lines]:
+    mask = torch.zeros(len(data.train.y), dtype=torch.bool, device=chosen.device)
+    mask[chosen] = True
+    network, mine = take(whole, mask), data.take(own)
+    mine = mine._replace(train=data.train.take(chosen), val=data.val.take(chosen))
+    network.eval()
+    with torch.no_grad():
+        network.condition(mine.train)
+        fitted = Fitted(network, mine)
+        each, pool = work.method.report(fitted), work.method.pool
+        return each, pool(fitted, work.members) if pool and work.members > 1 else {}
+
+
+def _records(
+    unit: Unit,
+    groups: Sequence[Group],
+    lines: tuple[Lines, Lines],
+    steps: Sequence[int],
+    spent: dict[str, Any],
+) -> Iterator[Record]:
+    """The lines of each group; the key of its last one tells that all are there."""
+    (each, together), members = lines, unit.work.members
+    for i, group in enumerate(groups):
+        identity = unit.work.identity(group)
+        for name, line in together.items():
+            yield _record(identity | {"method": name, "members": members}, line, i) | spent
+        for m in range(members):
+            r = i * members + m
+            taken = {"steps": steps[r]} | spent
+            if m == 0:
+                for name in filter(None, each):
+                    yield _record(identity | {"method": name}, each[name], r) | taken
+            yield _record(identity | ({"member": m} if m else {}), each[""], r) | taken
+
+
+def _record(identity: dict[str, Any], line: Line, at: int) -> Record:
+    found = {k: _rounded(v[at]) for k, v in line.metrics.items()}
+    return {"fit": identity, "metrics": found, "val": _rounded(line.val[at])}
+
+
+def _rounded(x: Tensor) -> float:
+    """To what single precision knows."""
+    return float(f"{float(x):.7g}")
+
+
+def _ordered(rows: Rows, each: Sequence[Group]) -> Rows:
+    """Rows in the order that a group asks for; order 0 is the split's own."""
+    if not any(g.order for g in each):
+        return rows
+    n, device = rows.y.shape[1], rows.y.device
+    seeds = torch.tensor([g.seed + 1000 * g.order for g in each], device=device)
+    own = torch.tensor([g.order == 0 for g in each], device=device)[:, None]
+    index = torch.where(own, torch.arange(n, device=device), counter_rng.permutation(seeds, 0, n))
+    rank = torch.arange(len(each), device=device)[:, None]
+    return Rows(rows.x[rank, index], rows.y[rank, index])

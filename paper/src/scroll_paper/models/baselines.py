@@ -1,0 +1,140 @@
+"""The references of the tables, on the same stacked loop as everything else."""
+
+from math import log
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from scroll.beliefs import Belief, Problem
+from scroll.beliefs.covariances import Full
+from scroll.factors import Gaussian
+from scroll.objectives import METHODS
+from scroll.objectives.routes import conjugate
+from scroll.predictive import Normal
+from scroll.training.batches import Rows
+from scroll.training.loop import Network
+
+Lead = tuple[int, ...]
+
+
+class Constant(nn.Module):
+    """The mean predictor: N(mean, var) of the training targets, whatever x is."""
+
+    batches = False
+    mean: Tensor
+    var: Tensor
+
+    def __init__(self, replicates: Lead = ()):
+        super().__init__()
+        self.replicates = replicates
+        self.register_buffer("mean", torch.zeros(replicates))
+        self.register_buffer("var", torch.ones(replicates))
+
+    def forward(self, x: Tensor) -> Normal:
+        """The predictive of each row of x (..., N, D)."""
+        mean, var = (t[..., None].expand(x.shape[:-1]) for t in (self.mean, self.var))
+        return Normal(mean, var, torch.zeros_like(mean))
+
+    def loss(self, x: Tensor, y: Tensor, total: int) -> Tensor:
+        """There is nothing to train."""
+        return torch.zeros_like(self.mean)
+
+    def condition(self, x: Tensor, y: Tensor) -> "Constant":
+        """Take the moments of the targets."""
+        self.mean, self.var = y.mean(-1), y.var(-1, correction=0)
+        return self
+
+
+class MeanVariance(nn.Module):
+    """MVN: two linear heads, mean and log variance, under the beta-NLL.
+
+    loss = mean_n V_n^beta [r_n^2/V_n + log V_n]/2 + weight (|w_mean|^2 + |w_log_var|^2)
+
+    Args:
+        in_features: H.
+        replicates: fits at once.
+        beta: how far rows of large variance are kept in.
+        unit: give the weights V_n^beta mean one, as a deep body at a large rate needs it.
+    """
+
+    batches = True
+    weight: Tensor
+
+    def __init__(
+        self, in_features: int, replicates: Lead = (), beta: float = 0.5, unit: bool = False
+    ):
+        super().__init__()
+        self.beta, self.replicates, self.unit = beta, replicates, unit
+        uniform = torch.empty(*replicates, 2, in_features).uniform_(-1, 1)
+        self.linear = nn.Parameter(uniform * in_features**-0.5)
+        self.offset = nn.Parameter(torch.zeros(*replicates, 2))
+        self.register_buffer("weight", torch.zeros(replicates))
+
+    def forward(self, psi: Tensor) -> Normal:
+        """The predictive of each row of psi (..., N, H)."""
+        mean, log_var = (psi @ self.linear.mT + self.offset[..., None, :]).unbind(-1)
+        # Beyond this it would overflow, and one such row make a deep body NaN for good.
+        return Normal(mean, log_var.clamp(-20, 20).exp(), torch.zeros_like(mean))
+
+    def loss(self, psi: Tensor, y: Tensor, total: int) -> Tensor:
+        """The mean loss a row, (...)."""
+        at = self(psi)
+        each = 0.5 * ((y - at.mean).square() / at.noise_var + at.noise_var.log())
+        weight = at.noise_var.detach() ** self.beta
+        if self.unit:
+            weight = weight / weight.mean(-1, keepdim=True)
+        score = (each * weight).mean(-1)
+        return score + self.weight * self.linear.square().sum((-2, -1))
+
+
+class Variational(nn.Module):
+    """VBLL as the package `vbll` has it: its parameters, its start and its weight on the KL.
+
+    But for the start of the noise, which the package draws between 1e-4 and 1e4.
+    """
+
+    batches = True
+    weight: Tensor
+
+    def __init__(self, in_features: int, replicates: Lead = ()):
+        super().__init__()
+        h, lead = in_features, replicates
+        self.replicates = replicates
+        self.log_noise = nn.Parameter(torch.zeros(*lead, 1))
+        self.mean = nn.Parameter(torch.randn(*lead, 1, h))
+        self.log_diag = nn.Parameter(torch.randn(*lead, 1, h) - 0.5 * log(h))
+        self.lower = nn.Parameter(torch.randn(*lead, 1, h, h) / h)
+        self.register_buffer("weight", torch.zeros(replicates))
+
+    def forward(self, psi: Tensor) -> Normal:
+        """The predictive of each row of psi (..., N, H)."""
+        at = self.belief().project(psi.unsqueeze(-3))
+        noise = self.log_noise.exp().square()[..., None].expand_as(at.mean)
+        return Normal(at.mean.squeeze(-2), noise.squeeze(-2), at.var.squeeze(-2))
+
+    def belief(self) -> Belief:
+        """q(w), S = L L', L with exp(log_diag) on its diagonal."""
+        return Belief(self.mean, Full(self.lower.tril(-1) + self.log_diag.exp().diag_embed()))
+
+    def loss(self, psi: Tensor, y: Tensor, total: int) -> Tensor:
+        """mean_n -E log p(y_n) + weight (KL + Wishart term), (...)."""
+        alpha = torch.full_like(self.log_noise, psi.shape[-1])  # its prior variance is 1/H
+        factor = Gaussian(self.log_noise.exp())
+        problem = Problem(psi.unsqueeze(-3), y.unsqueeze(-2), factor, alpha, free=self.belief())
+        weight = self.weight[..., None] * total
+        loss = METHODS["vbll-full"].loss(problem, total, prior_weight=weight)
+        return loss.squeeze(-1) / total
+
+
+def laplace(network: Network, rows: Rows) -> Belief:
+    """The posterior about a MAP network, from the same penalty: alpha = penalty / noise^2.
+
+    sum_n r_n^2 + penalty |w|^2 is 2 s^2 times the negative log joint of noise s and precision
+    alpha, so its curvature is the conjugate posterior's, about a mean that stays.
+    """
+    head: Any = network.head
+    problem = head.problem(network.body(rows.x), rows.y)
+    s2 = problem.factor.var.squeeze(-1)
+    precise = METHODS["closed-full"].precise(problem._replace(alpha=problem.alpha / s2))
+    return Belief(head.mean, Full(conjugate(precise).cov.scale.to(head.mean.dtype)))

@@ -1,0 +1,280 @@
+"""What is measured of trained networks: the lines that go into the records."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from scroll.heads import RegressionHead
+from scroll.posterior.posterior import Refit, refit
+from scroll.predictive import Categorical, Mixture, Normal
+from scroll.training.batches import Rows
+from scroll.training.bodies import Dropout
+from scroll.training.loop import Network, held_out_mse, held_out_nll
+
+from ..data.protocol import Folds, metrics
+from . import softmax
+from .baselines import laplace
+from .ood import auroc, told_apart
+
+
+class Fitted(NamedTuple):
+    """Trained networks, a replicate each, and their rows."""
+
+    network: Network
+    folds: Folds
+
+
+class Line(NamedTuple):
+    """One method's figures, (R,) each."""
+
+    metrics: dict[str, Tensor]
+    val: Tensor  # what its architecture and knob are chosen by
+
+
+Lines = dict[str, Line]
+"""By the name of the method; the empty name is the method that was trained."""
+
+
+def joined(parts: Sequence[Lines]) -> Lines:
+    """The lines of some networks and of others, as of all."""
+    return {
+        name: Line(
+            {k: torch.cat([p[name].metrics[k] for p in parts]) for k in line.metrics},
+            torch.cat([p[name].val for p in parts]),
+        )
+        for name, line in parts[0].items()
+    }
+
+
+def scored(predict: Callable[[Tensor], Any], folds: Folds, members: int = 1) -> dict[str, Tensor]:
+    """The metrics of a predictive on test rows; if there are foreign ones, how it tells them."""
+    at = predict(folds.test.x)
+    found = metrics(at, _first(folds.test.y, members))
+    if folds.foreign is not None:
+        found["auroc"] = told_apart(at, predict(folds.foreign.x))
+    return found
+
+
+def plain(fitted: Fitted) -> Lines:
+    """The network's own predictive."""
+    network, folds = fitted
+    found = scored(network, folds) | {"train_nll": held_out_nll(network, folds.train)}
+    return {"": Line(found, held_out_nll(network, folds.val))}
+
+
+def map_and_laplace(fitted: Fitted) -> Lines:
+    """A MAP network with the noise of its validation residuals, and the posterior about it."""
+    network, folds = fitted
+    head: Any = network.head
+    head.fit_noise(network.body(folds.val.x), folds.val.y)
+    lines = plain(fitted)
+    chosen = held_out_mse(network, folds.val)
+    posterior = laplace(network, folds.train)
+
+    def spread(x: Tensor) -> Normal:
+        psi = network.body(x)
+        at, mean = posterior.project(psi.unsqueeze(-3)), head(psi)
+        return Normal(mean.mean, mean.noise_var, at.var.squeeze(-2))
+
+    return {
+        "": Line(lines[""].metrics, chosen),
+        "laplace-full": Line(scored(spread, folds), chosen),
+    }
+
+
+def mc_dropout(fitted: Fitted, passes: int = 50) -> Lines:
+    """The mean and variance of `passes` thinned networks, and the noise of validation residuals."""
+    network, folds = fitted
+
+    def drawn(x: Tensor) -> tuple[Tensor, Tensor]:
+        with _thinned(network):
+            means = torch.stack([network(x).mean for _ in range(passes)])
+        return means.mean(0), means.var(0, unbiased=False)
+
+    mean, _ = drawn(folds.val.x)
+    noise = (folds.val.y - mean).square().mean(-1, keepdim=True)
+
+    def predict(x: Tensor) -> Normal:
+        mean, var = drawn(x)
+        return Normal(mean, noise.expand_as(mean), var)
+
+    return {"": Line(scored(predict, folds), held_out_mse(network, folds.val))}
+
+
+@contextmanager
+def _thinned(network: Network) -> Iterator[None]:
+    """Dropout as in training, and nothing else."""
+    layers = [m for m in network.modules() if isinstance(m, Dropout)]
+    for layer in layers:
+        layer.train()
+    yield
+    for layer in layers:
+        layer.eval()
+
+
+def refitted(fitted: Fitted) -> Lines:
+    """A free network whose last layer is bound to its data again.
+
+    "free-hybrid" adds a free covariance to the posterior; "loo-gap" is Eq. shared_loo_gap a
+    row, with the effective dimension and the greatest leverage.
+    """
+    network, (train, val, test, _) = fitted
+    head: Any = network.head
+    psi, held = network.body(train.x), network.body(val.x)
+    with torch.enable_grad():
+        hybrid = refit(head, psi, train.y, hybrid=True, validation=(held, val.y))
+    bound = refit(head, psi, train.y)
+    h = bound.leverage(psi).double()
+    share = (train.y - bound(psi).mean).double().square() / bound.noise.square()
+    gap = (share * h / (1 - h.square()) - 0.5 * torch.log1p(-h.square())).mean(-1)
+    told = {"gap": gap, "d_eff": h.sum(-1), "h_max": h.amax(-1)}
+    chosen = -hybrid(held).log_prob(val.y).mean(-1)
+    return plain(fitted) | {
+        "free-hybrid": Line(metrics(hybrid(network.body(test.x)), test.y), chosen),
+        "loo-gap": Line(told, held_out_nll(network, val)),
+    }
+
+
+def routed(fitted: Fitted) -> Lines:
+    """A free network that also knows what it has not seen.
+
+    It predicts by the route of least validation NLL: the free belief, the posterior on the same
+    features, or that and a free covariance. Whichever it is, rows from elsewhere are told by the
+    variance of a posterior, which is their leverage: "free-refit" by that on the features,
+    "free-refit-inputs" by one on the features and the inputs, which sees what the body lost.
+    """
+    network, folds = fitted
+    head: Any = network.head
+    train, held = ((network.body(r.x), r.y) for r in (folds.train, folds.val))
+    bound = refit(head, *train)
+    with torch.enable_grad():
+        hybrid = refit(head, *train, hybrid=True, validation=held)
+    routes = (head, bound, hybrid)
+    val = torch.stack([-route(held[0]).log_prob(held[1]).mean(-1) for route in routes])
+    best, which = val.nan_to_num(torch.inf).min(0)
+    psi = network.body(folds.test.x)
+    each = [metrics(route(psi), folds.test.y) for route in routes]
+    found = {k: torch.stack([m[k] for m in each]).gather(0, which[None])[0] for k in each[0]}
+    names = ("free-refit", "free-refit-inputs")
+    if folds.foreign is None:
+        return plain(fitted) | dict.fromkeys(names, Line(found, best))
+    areas = (_leverage_area(bound, network.body, folds), _area_with_inputs(network, folds))
+    lines = {n: Line(found | {"auroc": a}, best) for n, a in zip(names, areas, strict=True)}
+    return plain(fitted) | lines
+
+
+def inputs_alone(fitted: Fitted) -> Lines:
+    """The Bayesian linear model of the inputs: what can be told without any network."""
+    folds = fitted.folds
+    lead, _, width = folds.train.x.shape
+    head = RegressionHead(width, covariance="none", bias=False, replicates=(lead,))
+    bound = refit(head.to(folds.train.x), folds.train.x, folds.train.y)
+    val = -bound(folds.val.x).log_prob(folds.val.y).mean(-1)
+    return {"": Line(scored(bound, folds), val)}
+
+
+def _leverage_area(bound: Refit, features: Callable[[Tensor], Tensor], folds: Folds) -> Tensor:
+    """How well the variance of a posterior tells foreign rows."""
+    assert folds.foreign is not None
+    return auroc(*(bound.epistemic(features(r.x)).double() for r in (folds.test, folds.foreign)))
+
+
+def _area_with_inputs(network: Network, folds: Folds) -> Tensor:
+    """The same of the posterior on features and inputs, as of a network that passes both on."""
+
+    def both(x: Tensor) -> Tensor:
+        return torch.cat([network.body(x), x], -1)
+
+    head: Any = network.head
+    psi = both(folds.train.x)
+    wide = RegressionHead(psi.shape[-1], covariance="none", bias=False, replicates=head.replicates)
+    return _leverage_area(refit(wide.to(psi), psi, folds.train.y), both, folds)
+
+
+def softmax_and_laplace(fitted: Fitted) -> Lines:
+    """A network with a softmax, and the posterior about its last layer."""
+    network, (train, val, test, _) = fitted
+    head: Any = network.head
+    psi = network.body(train.x)  # the weight of the penalty on the mean loss is a prior's
+    variances = softmax.laplace(head, psi, psi.shape[-2] * head.weight[:, None, None])
+    held, tested = (softmax.spread(head, variances, network.body(r.x)) for r in (val, test))
+    line = Line(metrics(tested, test.y), -held.log_prob(val.y).mean(-1))
+    return plain(fitted) | {"softmax-laplace": line}
+
+
+def softmax_dropout(fitted: Fitted, passes: int = 20) -> Lines:
+    """The mean probabilities of `passes` thinned networks."""
+    network, (_, val, test, _) = fitted
+
+    def drawn(rows: Rows) -> Categorical:
+        return _mean(torch.stack([network(rows.x).log_probs for _ in range(passes)]))
+
+    with _thinned(network):
+        found, held = metrics(drawn(test), test.y), drawn(val)
+    return {"": Line(found, -held.log_prob(val.y).mean(-1))}
+
+
+def label_ensemble(fitted: Fitted, members: int) -> Lines:
+    """The mean probabilities of the members."""
+    network, (_, val, test, _) = fitted
+    held, tested = (
+        _mean(network(rows.x).log_probs.unflatten(0, (-1, members)).movedim(1, 0))
+        for rows in (val, test)
+    )
+    found = metrics(tested, _first(test.y, members))
+    return {"softmax-ensemble": Line(found, -held.log_prob(_first(val.y, members)).mean(-1))}
+
+
+def _mean(log_probs: Tensor) -> Categorical:
+    """The mean over the first axis."""
+    return Categorical(log_probs.logsumexp(0).log_softmax(-1))
+
+
+def ensemble(name: str) -> Callable[[Fitted, int], Lines]:
+    """Members in one predictive: collapsed to its two moments, and the exact mixture."""
+
+    def pool(fitted: Fitted, members: int) -> Lines:
+        network, folds = fitted
+
+        def mixed(x: Tensor) -> Mixture:
+            return _members(network(x), members)
+
+        found = scored(lambda x: mixed(x).collapsed(), folds, members)
+        found["nll_mixture"] = _nll(mixed, folds.test, members)
+        return {name: Line(found, _nll(lambda x: mixed(x).collapsed(), folds.val, members))}
+
+    return pool
+
+
+def deep_ensemble(fitted: Fitted, members: int) -> Lines:
+    """Members of one noise, that of the validation residuals of their mean."""
+    network, folds = fitted
+    held = _members(network(folds.val.x), members)
+    error = (_first(folds.val.y, members) - held.mean).square().mean(-1)
+
+    def mixed(x: Tensor) -> Mixture:
+        means = _members(network(x), members).parts.mean
+        return Mixture(Normal(means, error[:, None].expand_as(means), torch.zeros_like(means)))
+
+    found = scored(lambda x: mixed(x).collapsed(), folds, members)
+    found["nll_mixture"] = _nll(mixed, folds.test, members)
+    return {"deep-ensemble": Line(found, error)}
+
+
+def _nll(predict: Callable[[Tensor], Any], rows: Rows, members: int) -> Tensor:
+    return -predict(rows.x).log_prob(_first(rows.y, members)).mean(-1)
+
+
+def _members(p: Normal, members: int) -> Mixture:
+    """Replicates (R M, N), members of one ensemble side by side, as a mixture over (R, N)."""
+    mean, noise, belief = (
+        t.unflatten(0, (-1, members)).movedim(1, 0) for t in (p.mean, p.noise_var, p.belief_var)
+    )
+    return Mixture(Normal(mean, noise, belief))
+
+
+def _first(y: Tensor, members: int) -> Tensor:
+    return y[::members]

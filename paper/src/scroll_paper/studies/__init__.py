@@ -1,0 +1,1 @@
+"""Studies with data and a picture of their own."""

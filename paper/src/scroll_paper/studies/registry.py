@@ -1,0 +1,24 @@
+"""Studies by name: questions with data and a picture of their own, apart from the grid of fits."""
+
+from pathlib import Path
+
+from ..tables.table import Table
+from .study import Say, Study
+
+
+def _two_moons(output: Path, quick: bool, say: Say) -> list[Table]:
+    from .moons import two_moons
+
+    return two_moons(output, quick, say)
+
+
+def _counts(output: Path, quick: bool, say: Say) -> list[Table]:
+    from .counts import counts
+
+    return counts(output, quick, say)
+
+
+STUDIES = {
+    "two-moons": Study("where MAP, Laplace and SCROLL are sure of a class", _two_moons),
+    "counts": Study("overdispersion, simulated and on public counts", _counts),
+}

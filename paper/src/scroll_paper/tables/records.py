@@ -1,0 +1,246 @@
+"""Append-only records of runs, a line of strict JSON each: results/*.jsonl.
+
+A record is a dict: "fit", a flat dict that says which run it is; "metrics", numbers by name; and
+whatever else is plain. JSON has no NaN: outside "fit" the strings "nan", "inf" and "-inf" stand
+for the numbers.
+"""
+
+import gzip
+import json
+import math
+import os
+import platform
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+import torch
+
+from scroll._core.checks import must, refusal
+
+Record = dict[str, Any]
+
+WRITING = Lock()  # held while this process writes: one that is to end ends before or afterwards
+
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+_GZIP = b"\x1f\x8b"
+_SPELLED = ("nan", "inf", "-inf")
+
+
+class Loaded(NamedTuple):
+    """What was read, and what could not be: "file:line: why"."""
+
+    records: list[Record]
+    problems: list[str]
+
+
+def key(record: Mapping[str, Any]) -> str:
+    """Canonical JSON of a record's "fit", or of a fit itself: equal runs have equal keys."""
+    inner = record.get("fit")
+    fit = inner if isinstance(inner, Mapping) else record
+    return _canonical({name: _atom(name, value) for name, value in fit.items()})
+
+
+def done(records: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The keys of `records`."""
+    return {key(record) for record in records}
+
+
+def append(path: str | Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Add `records` to a file: all of them or, where that fails, none."""
+    path = Path(path)
+    must(path.suffix == ".jsonl", "path", "end in .jsonl, or it would not be found again", path)
+    lines = "".join(map(_line, records)).encode()
+    if not lines:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
+        file = os.open(path, flags, 0o666)
+    except OSError as error:
+        remedy = "Make it and its folder writable, or choose another folder."
+        raise refusal(str(path), "be writable", error.strerror, remedy, type(error)) from error
+    try:
+        with WRITING, _alone(file):
+            _write(file, lines)
+    except OSError as error:
+        want = f"take {len(lines)} more bytes"
+        remedy = "Nothing was added and nothing was lost: free some space and run again."
+        raise refusal(str(path), want, error.strerror or error, remedy, OSError) from error
+    finally:
+        os.close(file)
+
+
+def made(began: float, device: torch.device, share: int = 1) -> Record:
+    """What a record says of how it was made: seconds since `began` over a share, where, by what."""
+    from scroll import __version__
+
+    versions = {"scroll": __version__, "torch": torch.__version__}
+    return {
+        "seconds": round((time.time() - began) / share, 4),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "versions": versions | {"python": platform.python_version()},
+    }
+
+
+def skipped(problems: Sequence[str], most: int = 5) -> list[str]:
+    """What to say of lines that were skipped, in few lines."""
+    more = [f"skipped {len(problems) - most} more lines"] if len(problems) > most else []
+    return [f"skipped {problem}" for problem in problems[:most]] + more
+
+
+def load(path: str | Path) -> Loaded:
+    """The records of one file, gzipped or not, or of all *.jsonl of a folder by name; none if
+    there is none yet.
+
+    Lines that cannot be read are reported and skipped. Of records with one key the first stands.
+    """
+    path = Path(path)
+    found: dict[str, Record] = {}
+    problems: list[str] = []
+    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path] if path.exists() else []
+    for file in files:
+        content = file.read_bytes()
+        if content.startswith(_GZIP):
+            content = gzip.decompress(content)
+        *lines, rest = content.split(b"\n")
+        for number, line in enumerate([*lines, rest], 1):
+            if not line.strip():
+                continue
+            try:
+                record = _parsed(line)
+                found.setdefault(key(record), record)
+            except (ValueError, RecursionError) as error:
+                torn = "the file ends in mid-line; " if number > len(lines) else ""
+                problems.append(f"{file}:{number}: {torn}{error}")
+    return Loaded(list(found.values()), problems)
+
+
+def merge(sources: Iterable[str | Path], folder: str | Path) -> int:
+    """Append to a folder what it lacks of `sources`, files or folders, a file a data set.
+
+    Lines that cannot be read stay behind; `load` says which. Returns how many were added.
+    """
+    have = done(load(folder).records)
+    new: dict[Path, list[Record]] = {}
+    for source in sources:
+        must(Path(source).exists(), "sources", "exist", source, error=FileNotFoundError)
+        for record in load(source).records:
+            fit = record["fit"]
+            must("set" in fit, "sources", 'name the "set" of each fit', f"{fit} in {source}")
+            if (name := key(record)) not in have:
+                have.add(name)
+                new.setdefault(file_of(folder, fit["set"]), []).append(record)
+    for file, fresh in new.items():
+        append(file, fresh)
+    return sum(map(len, new.values()))
+
+
+def writable(folder: str | Path) -> None:
+    """Make the folder if need be; an error in words where nothing can be written there."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise refusal(str(folder), "be a folder to write to", why, error=type(error)) from None
+    must(
+        os.access(folder, os.W_OK),
+        str(folder),
+        "be writable",
+        "a folder that is not",
+        "Choose another with --results.",
+        PermissionError,
+    )
+
+
+def file_of(folder: str | Path, name: str) -> Path:
+    """Where the records of a data set are."""
+    return Path(folder) / f"{name}.jsonl"
+
+
+def _atom(name: str, value: Any) -> Any:
+    """A value of a fit, with one spelling for one number."""
+    if isinstance(value, float):
+        must(math.isfinite(value), f"fit[{name!r}]", "be finite", value)
+        return int(value) if value.is_integer() else float(value)
+    if value is None or isinstance(value, str | int):
+        return value
+    raise refusal(f"fit[{name!r}]", "be text, a number, a bool or None", type(value).__name__)
+
+
+def _line(record: Mapping[str, Any]) -> str:
+    """A record as one line."""
+    must(isinstance(record.get("fit"), Mapping), "records", 'each hold a dict "fit"', record)
+    key(record)  # refuses here what load would refuse
+    try:
+        return json.dumps(_spelled(record), allow_nan=False) + "\n"
+    except TypeError as error:
+        remedy = "Convert tensors with .item() or .tolist()."
+        raise refusal("records", "hold plain values", error, remedy, TypeError) from error
+
+
+def _spelled(value: Any) -> Any:
+    """`value` with its non-finite numbers as strings."""
+    if isinstance(value, Mapping):
+        return {name: _spelled(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_spelled(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _read(value: Any) -> Any:
+    """`value` with such strings as numbers again."""
+    if isinstance(value, dict):
+        return {name: _read(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_read(item) for item in value]
+    return float(value) if isinstance(value, str) and value in _SPELLED else value
+
+
+def _parsed(line: bytes) -> Record:
+    """The record on a line; a ValueError that says why if there is none."""
+    record = json.loads(line.decode(), parse_constant=_constant)
+    if not isinstance(record, dict):
+        raise ValueError(f"a record is a dict, not a {type(record).__name__}")
+    if not isinstance(record.get("fit"), dict):
+        raise ValueError('a record holds a dict "fit"')
+    if b'nan"' in line or b'inf"' in line:
+        record |= {name: _read(item) for name, item in record.items() if name != "fit"}
+    return record
+
+
+def _constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+@contextmanager
+def _alone(file: int) -> Iterator[None]:
+    """No one else writes, where the platform has advisory locks; closing the file ends it."""
+    try:
+        import fcntl
+    except ImportError:
+        pass
+    else:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    yield
+
+
+def _write(file: int, lines: bytes) -> None:
+    """One write of all lines at the end of the file, or an OSError and the file as it was."""
+    size = os.lseek(file, 0, os.SEEK_END)
+    if size:
+        os.lseek(file, size - 1, os.SEEK_SET)
+        if os.read(file, 1) != b"\n":  # a writer was killed here: its torn line stays its own
+            lines = b"\n" + lines
+    try:
+        written = os.write(file, lines)
+        if written < len(lines):
+            raise OSError(f"room for {written} of {len(lines)}")
+        os.fsync(file)
+    except OSError:
+        with suppress(OSError):  # failing here leaves a torn line, which the next append ends
+            os.ftruncate(file, size)
+        raise

@@ -1,0 +1,1 @@
+"""Values, checks, linear algebra, quadrature, random numbers and files."""

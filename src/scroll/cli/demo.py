@@ -1,0 +1,177 @@
+"""The main job in a minute: both routes on a toy and on a small real table."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from torch import Tensor, nn
+
+from ..heads.named import RegressionHead
+from ..integrations.plots import predictive_band, pyplot, save
+from ..predictive.metrics import calibration_error, nll, rmse
+from ..predictive.normal import Normal
+from ..training.batches import Rows
+from ..training.bodies import MLP
+from ..training.loop import Network, Recipe, Watch, stack, train
+
+ROUTES = {"scroll": "free (score)", "closed": "closed (posterior)"}
+SEEDS = range(5)
+RECIPE = Recipe(steps=3000, lr=0.01, every=10, patience=30)
+
+
+class Split(NamedTuple):
+    """Rows to train on, to stop by and to report, one set a seed; y in units of `unit` (R, 1)."""
+
+    train: Rows
+    val: Rows
+    test: Rows
+    unit: Tensor
+
+
+def toy_mean(x: Tensor) -> Tensor:
+    """The toy's true mean."""
+    return torch.sin(1.5 * x)
+
+
+def toy_std(x: Tensor) -> Tensor:
+    """The toy's true standard deviation: small in the middle, large at the ends."""
+    return 0.1 + 0.9 * (x / 3) ** 2
+
+
+def toy(n: int = 400) -> Split:
+    """x uniform on [-3, 3], y = toy_mean(x) + toy_std(x) e."""
+
+    def rows(part: int) -> Rows:
+        gs = [torch.Generator().manual_seed(3 * seed + part) for seed in SEEDS]
+        x = torch.stack([6 * torch.rand(n, 1, generator=g) - 3 for g in gs])
+        e = torch.stack([torch.randn(n, generator=g) for g in gs])
+        return Rows(x, toy_mean(x[..., 0]) + toy_std(x[..., 0]) * e)
+
+    return Split(rows(0), rows(1), rows(2), torch.ones(len(SEEDS), 1))
+
+
+class Bumps(nn.Module):
+    """A fixed body: Gaussian bumps along x, (..., N, 1) -> (..., N, 16)."""
+
+    features = 16
+
+    def forward(self, x: Tensor) -> Tensor:
+        centres = torch.linspace(-3.5, 3.5, self.features)
+        return torch.exp(-0.5 * ((x - centres) / 0.7) ** 2)
+
+
+def diabetes() -> Split:
+    """The table that scikit-learn bundles, 60/20/20, standardised on each seed's training rows."""
+    from sklearn.datasets import load_diabetes
+    from sklearn.model_selection import train_test_split
+
+    x, y = (torch.as_tensor(a).float() for a in load_diabetes(return_X_y=True))
+    parts: list[list[Rows]] = [[], [], []]
+    units = []
+    for seed in SEEDS:
+        rest, test = train_test_split(range(len(y)), test_size=0.2, random_state=seed)
+        fold, held = train_test_split(rest, test_size=0.25, random_state=seed)
+        inputs = (x - x[fold].mean(0)) / x[fold].std(0)
+        target = (y - y[fold].mean()) / y[fold].std()
+        for part, index in zip(parts, (fold, held, test), strict=True):
+            part.append(Rows(inputs[index], target[index]))
+        units.append(y[fold].std())
+    rows, val, test = (
+        Rows(*(torch.stack(t) for t in zip(*(rows[:2] for rows in part), strict=True)))
+        for part in parts
+    )
+    return Split(rows, val, test, torch.stack(units)[:, None])
+
+
+Body = Callable[[tuple[int, ...]], nn.Module]
+PROBLEMS: dict[str, tuple[Callable[[], Split], Body, int]] = {
+    "toy": (toy, lambda lead: Bumps(), Bumps.features),
+    "diabetes": (diabetes, lambda lead: MLP(10, 50, 1, "tanh+LN", lead), 50),
+}
+
+
+def fit(name: str, method: str, split: Split, watch: Watch | None = None) -> Network:
+    """A network a seed, trained together; each is kept where its validation score was best."""
+    _, body, features = PROBLEMS[name]
+
+    def make(lead: tuple[int, ...]) -> Network:
+        return Network(body(lead), RegressionHead(features, method=method, replicates=lead))
+
+    return train(stack(make, SEEDS), split.train, split.val, RECIPE, watch=watch).network
+
+
+def scores(predictive: Normal, split: Split) -> list[float]:
+    """NLL, RMSE and calibration error on the test rows, in the units of the data."""
+    p, y, unit = predictive, split.test.y * split.unit, split.unit
+    p = Normal(p.mean * unit, p.noise_var * unit**2, p.belief_var * unit**2)
+    return [float(metric(p, y).mean()) for metric in (nll, rmse, calibration_error)]
+
+
+def mean_predictor(split: Split) -> Normal:
+    """N(mean, var) of the training targets, whatever x is."""
+    y, one = split.train.y, torch.ones_like(split.test.y)
+    return Normal(y.mean(-1, keepdim=True) * one, y.var(-1, keepdim=True) * one, 0 * one)
+
+
+def run(output: Path, console: Console) -> None:
+    """Fit, print the table, draw the figure."""
+    table = Table(title=f"Held-out scores, mean over {len(SEEDS)} seeds (lower is better)")
+    for column in ("data", "belief", "NLL", "RMSE", "calibration error"):
+        table.add_column(column, justify="left" if column in ("data", "belief") else "right")
+    bands, x = {}, torch.linspace(-3, 3, 300)
+    with Progress(console=console, transient=True) as progress, torch.no_grad():
+        total, done = len(PROBLEMS) * len(ROUTES) * len(SEEDS), 0
+        task = progress.add_task("fitting", total=total)
+
+        def watch(stopped: int, best: float) -> None:
+            progress.update(task, completed=done + stopped)
+
+        for name, (data, _, _) in PROBLEMS.items():
+            split = data()
+            rows = {}
+            for method, label in ROUTES.items():
+                with torch.enable_grad():
+                    network = fit(name, method, split, watch)
+                done += len(SEEDS)
+                rows[label] = network(split.test.x)
+                if name == "toy":
+                    bands[method] = _first(network(x[:, None].expand(len(SEEDS), -1, 1)))
+            rows["mean predictor"] = mean_predictor(split)
+            for label, predictive in rows.items():
+                table.add_row(name, label, *(f"{v:.3f}" for v in scores(predictive, split)))
+            table.add_section()
+            if name == "toy":
+                shown = split.train
+    console.print(table)
+    draw(x, bands, shown, output)
+    console.print(f"The two routes on the toy: {output}")
+
+
+def _first(p: Normal) -> Normal:
+    return Normal(p.mean[0], p.noise_var[0], p.belief_var[0])
+
+
+def draw(x: Tensor, bands: dict[str, Normal], data: Rows, output: Path) -> None:
+    """The paper's two panels: the closed band is constant, the free band tracks the noise."""
+    plt = pyplot()
+    titles = {
+        "closed": "(a) closed: bound to the posterior\nthe band ignores the noise",
+        "scroll": "(b) free: trained on the score\nthe band tracks the noise",
+    }
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
+    for ax, (method, title), color in zip(axes, titles.items(), ("C3", "C0"), strict=True):
+        ax.plot(data.x[0, :, 0], data.y[0], ".", color="0.6", ms=3, label="data")
+        predictive_band(x, bands[method], color=color, ax=ax)
+        ax.plot(x, toy_mean(x), "k--", lw=1.2, label="true mean")
+        for sign in (-2, 2):
+            edge = toy_mean(x) + sign * toy_std(x)
+            ax.plot(x, edge, "k:", lw=1, label="true ± 2 sd" if sign > 0 else None)
+        ax.set(title=title, xlabel="x", xlim=(-3, 3))
+    axes[0].set_ylabel("y")
+    axes[0].legend(loc="lower left", fontsize=8, ncols=2)
+    save(figure, output, dpi=150)
+    plt.close(figure)

@@ -1,0 +1,68 @@
+"""Two-valued factors, y = -1 or +1: probit (closed form) and logit (quadrature)."""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+from torch.special import log_ndtr
+
+from .._core.checks import known
+from .._core.linalg import log_normal
+from .._core.quadrature import expect, log_expect_at_mode
+from .._core.value import value
+from .factor import Moments
+
+_WIDE = 25.0  # variance of f beyond which nodes that span it step over the rise of the sigmoid
+
+
+@value
+class Probit:
+    """p(y | f) = Phi(y f / scale), y = -1, +1."""
+
+    scale: Tensor  # (...), fixed: it plays the part of the noise
+
+    def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
+        return log_ndtr(y * f / self.scale[..., None])
+
+    def log_marginal(self, y: Tensor, at: Moments) -> Tensor:
+        """log Phi(y mean / sqrt(scale^2 + var)) (Eq. probit_conv)."""
+        return log_ndtr(y * at.mean / (self.scale.square()[..., None] + at.var).sqrt())
+
+    def expected_log(self, y: Tensor, at: Moments) -> Tensor:
+        return expect(lambda f: self.log_prob(y, f), *at)
+
+
+@value
+class BernoulliLogit:
+    """p(y | f) = 1/(1 + exp(-y f)), y = -1, +1."""
+
+    def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
+        return logsigmoid(y * f)
+
+    def log_marginal(self, y: Tensor, at: Moments) -> Tensor:
+        """p(y | f) = P(X < y f), X logistic: of a wide f, E Phi((y mean - X)/std) is smoother."""
+        mean, wide = y * at.mean, at.var > _WIDE
+        narrow = at.var.clamp(max=_WIDE)
+        over_f = log_expect_at_mode(logsigmoid, mean, narrow, derivatives=_slope_and_curve)
+        if not known(wide.any()):
+            return over_f
+        return torch.where(wide, _over_threshold(mean, at.var.clamp(min=_WIDE).sqrt()), over_f)
+
+    def expected_log(self, y: Tensor, at: Moments) -> Tensor:
+        return expect(lambda f: self.log_prob(y, f), *at)
+
+
+def _slope_and_curve(f: Tensor) -> tuple[Tensor, Tensor]:
+    """The first two derivatives of log sigmoid."""
+    up, down = torch.sigmoid(f), torch.sigmoid(-f)
+    return down, -up * down
+
+
+def _over_threshold(mean: Tensor, std: Tensor) -> Tensor:
+    """log E Phi((mean - X)/std), X logistic, as an expectation under N(0, 1)."""
+    one = torch.ones_like(mean)
+
+    def log_ratio(x: Tensor) -> Tensor:
+        below = log_ndtr((mean - x) / std)
+        return logsigmoid(x) + logsigmoid(-x) + below - log_normal(x, one)
+
+    return log_expect_at_mode(log_ratio, torch.zeros_like(mean), one)

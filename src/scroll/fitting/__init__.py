@@ -1,0 +1,1 @@
+"""Fitting a table: split, candidate networks, choice between them, calibration."""

@@ -1,0 +1,16 @@
+"""The Bayesian last layer: heads, their likelihoods and their diagnosis."""
+
+from . import likelihoods
+from .head import Head
+from .named import ClassificationHead, CountHead, OrdinalHead, RegressionHead
+from .prior_gradient import PriorGradient
+
+__all__ = [
+    "ClassificationHead",
+    "CountHead",
+    "Head",
+    "OrdinalHead",
+    "PriorGradient",
+    "RegressionHead",
+    "likelihoods",
+]

@@ -1,0 +1,155 @@
+"""What can go wrong with a freed belief, and the remedy (Cor. pathologies, app. e2e_regression)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from .._core.checks import must
+from .._core.value import cast
+from ..beliefs.belief import Belief
+from ..beliefs.covariances import Point
+from ..beliefs.problem import gaussian
+from ..factors import Gaussian
+from ..objectives.terms import log_evidence
+
+if TYPE_CHECKING:
+    from .head import Head
+
+COLLAPSED = 1e-3  # share of the predictive variance below which the noise carries nothing
+HARD = 0.1  # share of the rows, those with the largest residuals
+LIGHT = 0.5  # weight of hard rows below which a body may give up on them
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What `head.diagnose()` found. Printing it gives the words."""
+
+    noise_share: Tensor | None  # s^2 / (s^2 + v), (..., K); None where there is no noise
+    runaway: Tensor | None  # tr S^-1 - mu' S^-2 mu, (..., K); None where alpha cannot run
+    text: str
+    hard_weight: Tensor | None = None  # 1/V of hard rows over that of all, (..., K); needs y
+
+    @property
+    def noise_collapsed(self) -> bool:
+        """Whether the noise of an output carries less than 0.1 % of its variance."""
+        return self.noise_share is not None and bool((self.noise_share < COLLAPSED).any())
+
+    @property
+    def alpha_runs_away(self) -> bool:
+        """Whether the prior precision of an output would grow without bound."""
+        return self.runaway is not None and bool((self.runaway > 0).any())
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether an output's hard rows hardly train a body."""
+        return self.hard_weight is not None and bool((self.hard_weight < LIGHT).any())
+
+    @property
+    def healthy(self) -> bool:
+        return not (self.noise_collapsed or self.alpha_runs_away or self.gives_up)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@torch.inference_mode(False)  # a derivative is taken
+@torch.no_grad()
+def diagnose(head: Head, psi: Tensor | None = None, y: Tensor | None = None) -> Diagnosis:
+    """Noise collapse, prior-precision runaway and attenuation of a head."""
+    must(psi is not None or y is None, "psi", "be given with y", "None", "Pass body(x).")
+    if not head.objective.batches:
+        text = f"Method {head.method!r} binds the belief to the posterior: nothing is left free."
+        return Diagnosis(None, None, text)
+    belief, factor = head.belief(), head.likelihood.factor()
+    features = None if psi is None else head.features(psi)
+    share = _noise_share(factor, belief, features) if isinstance(factor, Gaussian) else None
+    learned = head.objective.prior is log_evidence and head.log_alpha.requires_grad
+    runaway = _runaway(belief) if learned else None
+    hard = None if share is None or psi is None or y is None else _hard_weight(head, psi, y)
+    noise = _noise_words(share, isinstance(factor, Gaussian))
+    lines = [noise, _alpha_words(runaway, head.log_alpha.exp()), _hard_words(hard)]
+    if psi is not None:
+        lines.append("Whether rows were learned by heart only rows that were held out can tell.")
+    return Diagnosis(share, runaway, "\n".join(line for line in lines if line), hard)
+
+
+def _noise_share(factor: Gaussian, belief: Belief, psi: Tensor | None) -> Tensor | None:
+    if isinstance(belief.cov, Point):
+        return None
+    spread = belief.cov.trace() if psi is None else belief.cov.quad(psi).mean(-1)
+    s2 = factor.var[..., 0]
+    return s2 / (s2 + spread)
+
+
+def _hard_weight(head: Head, psi: Tensor, y: Tensor) -> Tensor:
+    """The residual r_n moves the features by r_n / V_n: what is left of 1 / V_n where r_n is large.
+
+    V_n is compared with the largest residuals' own rows, so a noise shared by all rows gives 1.
+    """
+    p = head.problem(psi, y)
+    at = head.message(psi)
+    weight = 1 / (gaussian(p.factor, "diagnose").var + at.var)
+    size = (p.y - at.mean).abs()
+    n = size.shape[-1]
+    hard = size >= size.kthvalue(n - int(HARD * n), -1, keepdim=True).values
+    return (weight * hard).sum(-1) / hard.sum(-1) / weight.mean(-1)
+
+
+def _runaway(belief: Belief) -> Tensor | None:
+    """tr S^-1 - mu' S^-2 mu: as alpha grows, its gradient has the opposite sign (Eq. dL_dalpha)."""
+    if isinstance(belief.cov, Point):  # alpha* = H / |mu|^2, always finite
+        return None
+    belief = cast(belief, torch.float64)
+    with torch.enable_grad():  # it is -2 d log N(mu; 0, S + c I) / dc at c = 0, in any family
+        c = torch.zeros_like(belief.mean[..., 0]).requires_grad_()
+        density = belief.cov.plus(c).log_normal(belief.mean.detach())
+        return -2 * torch.autograd.grad(density.sum(), c)[0]
+
+
+def _noise_words(share: Tensor | None, gaussian: bool) -> str:
+    if share is None and gaussian:
+        return "Noise: all of the predictive variance, the same for every row."
+    if share is None:
+        return "Noise: this likelihood has none that could collapse."
+    low = float(share.min())
+    if low >= COLLAPSED:
+        return f"Noise: carries {low:.2%} of the predictive variance or more. Healthy."
+    return (
+        f"Noise collapse: the noise carries only {low:.2g} of the predictive variance, so the "
+        "split between noise and belief is not identified and the residuals may be "
+        "interpolated. Reimpose the binding: scroll.refit(head, psi, y), or train with "
+        "method='closed'; in a deep network, try beta=0.5."
+    )
+
+
+def _hard_words(weight: Tensor | None) -> str:
+    if weight is None:
+        return ""
+    low = float(weight.min())
+    if low >= LIGHT:
+        return f"Hard rows: move the features with {low:.2g} of the average weight. Healthy."
+    return (
+        f"Attenuation: the tenth of the rows with the largest residuals moves the features with "
+        f"only {low:.2g} of the average weight 1/V, because their variance has grown instead. A "
+        "body that is trained through the head may give up on them: use beta=0.5, "
+        "covariance='none', or for labels likelihood='ova', which has no such channel. On fixed "
+        "features it is no fault."
+    )
+
+
+def _alpha_words(runaway: Tensor | None, alpha: Tensor) -> str:
+    if runaway is None:
+        return "Prior precision: fixed or determined by the mean, so it cannot run away."
+    high, top = float(runaway.max()), float(alpha.max())
+    if high <= 0:
+        return f"Prior precision: finite stationary point, alpha up to {top:.3g}. Healthy."
+    return (
+        f"Prior-precision runaway: tr S^-1 - mu'S^-2 mu = {high:.3g} > 0, so alpha (now up to "
+        f"{top:.3g}) grows without bound once it dominates S. Predictions do not "
+        "depend on it; to have a meaningful alpha reimpose the binding: "
+        "scroll.refit(head, psi, y) or method='closed', or fix it with method='fixed-alpha'."
+    )

@@ -1,0 +1,95 @@
+"""The gradient of the prior term, found now and then and added at every step."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._core.checks import must, whole
+from .head import Head
+
+
+class PriorGradient:
+    """Makes a full covariance cheap to train: its prior term is the dear part of its loss.
+
+    The term is the same for every batch and changes slowly, so its gradient may be some steps
+    old. It is added at every step, so that an optimiser with a memory, such as Adam, sees what
+    it would see if it were found anew each time.
+
+        prior = PriorGradient(head, total=len(dataset))
+        for i, (x, y) in enumerate(batches):
+            optimiser.zero_grad()
+            head.loss(body(x), y, total=len(dataset), prior=False).backward()
+            if i % 16 == 0:
+                prior.find()
+            prior.add()
+            optimiser.step()
+
+    Under DistributedDataParallel every rank does the same, and the prior counts once. A
+    checkpoint may hold it: `save(path, step, ..., prior=prior)`.
+
+    Args:
+        head: of a method that trains on a part of the rows.
+        total: number of rows in the whole training set.
+    """
+
+    def __init__(self, head: Head, total: int):
+        must(isinstance(head, Head), "head", "be a scroll head", type(head).__name__)
+        must(whole(total) is not None, "total", "be the number of training rows", repr(total))
+        if not head.batches:
+            head.prior_loss(total)  # which says why there is none
+        must(
+            any(p.requires_grad for p in head.parameters()),
+            "head",
+            "have parameters that learn",
+            "none",
+        )
+        self.head, self.total = head, total
+        self.kept: list[Tensor] = []  # made where the parameters are by then, zero of frozen ones
+
+    def find(self) -> None:
+        """Find the gradient where the head is now."""
+        every = [*self.head.parameters()]
+        learn = [p for p in every if p.requires_grad]
+        self._follow()
+        with torch.enable_grad():
+            loss: Tensor = self.head.prior_loss(self.total).sum()
+            fresh: Any = iter(torch.autograd.grad(loss, learn, allow_unused=True) if learn else ())
+        for kept, p in zip(self.kept, every, strict=True):
+            new = next(fresh) if p.requires_grad else None
+            kept.zero_() if new is None else kept.copy_(new)
+
+    def add(self) -> None:
+        """Add what was found last to the gradients, before the optimiser's step.
+
+        With a `torch.amp.GradScaler`, after `scaler.unscale_(optimiser)`: it is not scaled.
+        """
+        must(self.kept, "find", "be called before `add`", "no call", "Call it at the first step.")
+        self._follow()
+        for p, kept in zip(self.head.parameters(), self.kept, strict=True):
+            if not p.requires_grad:
+                continue
+            if p.grad is None:
+                p.grad = kept.clone()
+            else:
+                p.grad.add_(kept)
+
+    def _follow(self) -> None:
+        """What is kept has the precision, and the place, that the parameters have now."""
+        every = [*self.head.parameters()]
+        if not self.kept:
+            self.kept = [torch.zeros_like(p) for p in every]
+        self.kept = [kept.to(p) for kept, p in zip(self.kept, every, strict=True)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was found last, for a checkpoint."""
+        return {"kept": list(self.kept)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on with what a checkpoint holds."""
+        given = state.get("kept")
+        want = [tuple(p.shape) for p in self.head.parameters()]
+        sizes = None if given is None else [tuple(kept.shape) for kept in given]
+        must(sizes in ([], want), "state", f"hold tensors of shapes {want}", sizes)
+        like = self.head.parameters()
+        self.kept = [kept.to(p, copy=True) for kept, p in zip(given or (), like, strict=False)]

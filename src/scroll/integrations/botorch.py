@@ -1,0 +1,212 @@
+"""A body and a refit as a BoTorch model; only this file imports BoTorch (extra `botorch`).
+
+    from scroll.integrations.botorch import Surrogate
+    surrogate = Surrogate(body, scroll.refit(head, body(x), y))
+
+Acquisition functions differentiate through the body, which `Refit` itself does not do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from botorch.models.deterministic import GenericDeterministicModel
+from botorch.models.model import FantasizeMixin, Model
+from botorch.posteriors.gpytorch import GPyTorchPosterior
+from gpytorch.distributions import (
+    MultitaskMultivariateNormal,
+    MultivariateNormal,
+)
+from linear_operator.operators import (
+    DenseLinearOperator,
+    RootLinearOperator,
+)
+from torch import Generator, Size, Tensor, nn
+
+from .._core.checks import finite, must
+from .._core.linalg import eye_like, inverse_root, matvec
+from .._core.value import value
+from ..heads.likelihoods import GaussianLikelihood
+from ..posterior.data import intercept
+from ..posterior.posterior import Refit
+
+
+@value
+class Weights:
+    """w ~ N(mean, root root'), y = w . psi + offset + noise: what is known of f, in float64."""
+
+    mean: Tensor  # (..., K, P)
+    root: Tensor  # (..., K, P, P)
+    noise: Tensor  # (K,)
+    offset: Tensor  # (K, 1)
+
+    @classmethod
+    def of(cls, bound: Refit) -> Weights:
+        """The posterior of a refit, without what a hybrid adds: that is no ignorance of f."""
+        mean, cov = bound.posterior.mean, bound.posterior.cov
+        root = cov.basis * cov.var.sqrt()[..., None, :]
+        return cls(mean, root, bound.noise, bound.offset[..., None])
+
+    def given(self, psi: Tensor, y: Tensor, var: Tensor) -> Weights:
+        """The same after rows psi (..., 1, N, P), y (..., K, N) of noise variance var.
+
+        S' = R (I + B'B)^-1 R', B = psi R / s: no difference of two covariances, so none that
+        rounding could make negative, and gradients pass (a refit's eigenvectors have none where
+        eigenvalues are equal).
+        """
+        seen = psi @ self.root / var.sqrt()[..., None]
+        root = self.root @ inverse_root(seen.mT @ seen + eye_like(self.root))
+        surprise = (y - self.offset - matvec(psi, self.mean)) / var
+        mean = self.mean + matvec(root, matvec(root.mT, matvec(psi.mT, surprise)))
+        return Weights(mean, root, self.noise, self.offset)
+
+    def only(self, outputs: list[int]) -> Weights:
+        """Those of some outputs."""
+        mean, root = self.mean[..., outputs, :], self.root[..., outputs, :, :]
+        return Weights(mean, root, self.noise[outputs], self.offset[outputs])
+
+
+class Surrogate(Model, FantasizeMixin):
+    """f(x) = w . psi(x) + b with the posterior of a refit: jointly normal over any points.
+
+    Everything is computed in float64 and given in the precision of X; use float64 for X. Targets
+    are those that the head was trained on: standardise them, and `best_f` with them.
+
+    Args:
+        body: (N, inputs) -> (N, H), trained; used in eval mode.
+        bound: what `scroll.refit` has made of its features, with a `RegressionHead`.
+        weights: what is known of w, if it is not what `bound` says.
+    """
+
+    def __init__(self, body: nn.Module, bound: Refit, weights: Weights | None = None):
+        super().__init__()
+        remedy = "Refit the head on the features of all rows: scroll.refit(head, body(x), y)."
+        kind = isinstance(bound, Refit)
+        must(kind, "bound", "be what scroll.refit gives", type(bound).__name__, remedy, TypeError)
+        likelihood = bound.head.likelihood
+        must(
+            isinstance(likelihood, GaussianLikelihood),
+            "bound",
+            "come from a RegressionHead",
+            f"one with a {type(likelihood).__name__}",
+            "Classes, levels and counts have no normal posterior.",
+            TypeError,
+        )
+        must(
+            not bound.head.replicates,
+            "bound",
+            "come from a head without replicates",
+            f"replicates {bound.head.replicates}",
+            "Refit each replicate on its own.",
+        )
+        self.body, self.bound = body, bound
+        self.likelihood = likelihood  # BoTorch asks for it before it fantasises
+        self.weights = Weights.of(bound) if weights is None else weights
+
+    @property
+    def num_outputs(self) -> int:
+        """K."""
+        return int(self.weights.mean.shape[-2])
+
+    @property
+    def batch_shape(self) -> Size:
+        """Empty, or of the fantasies it was conditioned on."""
+        return self.weights.mean.shape[:-2]
+
+    def posterior(  # type: ignore[override]  # FantasizeMixin and Model differ among themselves
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: Any = None,
+    ) -> Any:
+        """N(Psi mean, Psi A^-1 Psi'), X (..., q, inputs), joint over q; outputs independent.
+
+        Args:
+            X: points.
+            output_indices: outputs to give; all without.
+            observation_noise: add the noise, or variances (..., q or 1, K).
+            posterior_transform: BoTorch's.
+        """
+        self.eval()  # a body that drops units would be another function at every call
+        weights = self.weights if output_indices is None else self.weights.only(output_indices)
+        psi = self.features(X)
+        mean = matvec(psi, weights.mean) + weights.offset
+        spread = psi @ weights.root
+        noisy = isinstance(observation_noise, Tensor) or observation_noise
+        var = self._variance(observation_noise, weights) if noisy else None
+        joint = GPyTorchPosterior(_normal(mean.to(X), spread.to(X), var))
+        return joint if posterior_transform is None else posterior_transform(posterior=joint, X=X)
+
+    def features(self, X: Tensor) -> Tensor:
+        """psi of X (..., q, inputs) as the posterior sees it, (..., 1, q, P), with gradients."""
+        head = self.bound.head
+        psi = self.body(self.transform_inputs(X).to(head.log_alpha).flatten(0, -2))
+        psi = head.features(psi).double().squeeze(-3).unflatten(0, X.shape[:-1])
+        one = psi.new_ones(*psi.shape[:-1], int(intercept(head)))
+        return torch.cat([psi, one], -1).unsqueeze(-3)
+
+    def subset_output(self, idcs: list[int]) -> Surrogate:
+        """The model of some outputs."""
+        return Surrogate(self.body, self.bound, self.weights.only(list(idcs)))
+
+    def condition_on_observations(
+        self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any
+    ) -> Surrogate:
+        """As `Refit.update` after `Refit.keep`, but for any batch of data, and a new model.
+
+        Args:
+            X: points, (..., N, inputs).
+            Y: what was seen there, (..., N, K).
+            noise: variances of Y, if not the refit's own.
+            kwargs: not looked at; for BoTorch.
+        """
+        want = (X.shape[-2], self.num_outputs)
+        remedy = "Use Y.unsqueeze(-1)." if Y.shape[-1:] == want[:1] else ""
+        must(tuple(Y.shape[-2:]) == want, "Y", f"end in shape {want}", tuple(Y.shape), remedy)
+        finite("Y", Y)
+        sound = noise is None or bool((noise > 0).all())
+        must(sound, "noise", "be positive", "variances that are not")
+        var = self._variance(True if noise is None else noise, self.weights)
+        weights = self.weights.given(self.features(X), Y.double().mT, var)
+        return Surrogate(self.body, self.bound, weights)
+
+    def thompson(self, generator: Generator | None = None) -> GenericDeterministicModel:
+        """One function drawn from the posterior, the same at every call and with gradients.
+
+        `optimize_acqf(PosteriorMean(surrogate.thompson()), ...)` finds where it is greatest.
+        """
+        weights = self.weights
+        eps = torch.randn(weights.mean.shape, dtype=weights.mean.dtype, generator=generator)
+        drawn = weights.mean + matvec(weights.root, eps.to(weights.mean.device))
+
+        def f(X: Tensor) -> Tensor:
+            self.eval()
+            return (matvec(self.features(X), drawn) + weights.offset).mT.to(X)
+
+        return GenericDeterministicModel(f, num_outputs=self.num_outputs)
+
+    def _variance(self, noise: bool | Tensor, weights: Weights) -> Tensor:
+        """Of the noise, (..., K, N or 1)."""
+        if isinstance(noise, Tensor):
+            return noise.double().mT
+        return weights.noise.square()[:, None]
+
+
+def _normal(mean: Tensor, spread: Tensor, var: Tensor | None) -> MultivariateNormal:
+    """N(mean, spread spread' + diag(var)), mean (..., K, q), spread (..., K, q, P)."""
+    lead = torch.broadcast_shapes(mean.shape[:-1], spread.shape[:-2])
+    q, rank = spread.shape[-2:]
+    one = lead[-1] == 1
+    mean, spread = mean.expand(*lead, q), spread.expand(*lead, q, rank)
+    if one and var is None and q > rank:
+        # Singular, so not to be factorised: draws are made in the space of weights.
+        return MultivariateNormal(mean[..., 0, :], RootLinearOperator(spread[..., 0, :, :]))
+    cov = spread @ spread.mT
+    if var is not None:
+        cov = cov + var.to(cov).expand(*lead, q).diag_embed()
+    if one:
+        return MultivariateNormal(mean[..., 0, :], DenseLinearOperator(cov[..., 0, :, :]))
+    each = MultivariateNormal(mean, DenseLinearOperator(cov))
+    return MultitaskMultivariateNormal.from_batch_mvn(each, task_dim=-1)

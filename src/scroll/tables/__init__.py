@@ -1,0 +1,1 @@
+"""Tables: from a data frame of any library to the numbers that a network sees."""

@@ -1,0 +1,287 @@
+"""What a table looked like when it was learnt from, and later tables as numbers in that form."""
+
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._core.checks import listed, must, quoted, refusal
+from .categories import matcher
+from .cells import Cells, deliberate, numbers, numeric, quantities, read
+from .frames import factorize, floats, frame_of, kind_of
+
+Category: TypeAlias = str | int | float | bool
+Kind: TypeAlias = Literal["numeric", "categorical"]
+Array: TypeAlias = NDArray[Any]
+
+KEPT = 50  # categories of a column; the rarer ones are as good as unseen
+UNSEEN = 0.01  # share of rows with unseen categories that is ordinary
+UNSEEN_ROWS = 5  # and number of them
+
+
+@dataclass
+class Remarks:
+    """What the user should know of a table: cells and columns in doubt, unseen categories."""
+
+    cells: list[str] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its name, whether its values are numbers or categories, and which.
+
+    `missing` says whether training saw missing values, `unlisted` which share of its rows held
+    categories too rare to be listed. A boolean has categories (False, True).
+    """
+
+    name: str | None
+    kind: Kind
+    categories: tuple[Category, ...] = ()
+    missing: bool = False
+    unlisted: float = 0.0
+
+
+@dataclass(frozen=True)
+class Table:
+    """The columns of a table; `named` where later frames are matched by name."""
+
+    columns: tuple[Column, ...]
+    named: bool = False
+
+    @classmethod
+    def of(cls, X: Any, remarks: Remarks | None = None) -> "Table":
+        """The columns of `X`, a data frame or an array of numbers (N, D)."""
+        frame, remarks = frame_of(X), remarks or Remarks()
+        if frame is not None:
+            _filled(frame.shape)
+            parts = zip(frame.columns, frame.names, frame.declared, strict=True)
+            columns = [
+                _describe(values, _label(j, name), name, declared, remarks)
+                for j, (values, name, declared) in enumerate(parts)
+            ]
+            return cls(tuple(columns), frame.named)
+        x = _numbers(_array(X))
+        _filled(x.shape)
+        gaps = (bool(np.isnan(column).any()) for column in x.T)
+        return cls(tuple(Column(None, "numeric", (), gap) for gap in gaps))
+
+    def codes(self, X: Any, estimator: str = "model", remarks: Remarks | None = None) -> Array:
+        """`X` as numbers (N, D): a number as it is, a category as its index, NaN where missing.
+
+        A category that training did not see, or did not keep, has the index len(categories).
+        Columns of a frame are found by name, in any order; those of an array by position. An
+        array of float32 or float64 is returned as it is, not copied; all else is float64, but
+        for frames of float32 throughout. `estimator` is who is said to expect the columns;
+        `remarks` collects what the user should know.
+        """
+        frame, remarks = frame_of(X), remarks or Remarks()
+        textual = any(c.kind == "categorical" for c in self.columns)
+        if frame is None:
+            x = _array(X, object if textual else None)
+            self._same_number(x.shape[1], estimator)
+            if not textual:
+                return self._finite(_numbers(x))
+            columns = list(x.T)
+        elif self.named and frame.named:
+            columns = [frame.columns[at] for at in self._matched(frame.names)]
+        else:
+            self._same_number(len(frame.columns), estimator)
+            columns = frame.columns
+        _filled((len(columns[0]), len(columns)))
+        single = frame is not None and frame.single
+        codes = np.empty((len(columns[0]), len(columns)), np.float32 if single else np.float64)
+        for j, (values, column) in enumerate(zip(columns, self.columns, strict=True)):
+            codes[:, j] = _encode(values, column, _label(j, column.name), remarks)
+        return self._finite(codes)
+
+    def _same_number(self, found: int, estimator: str) -> None:
+        """Refuse another number of columns, in the words that scikit-learn's checks look for."""
+        if found != len(self.columns):
+            raise ValueError(
+                f"X has {found} features, but {estimator} is expecting "
+                f"{len(self.columns)} features as input"
+            )
+
+    def new_gaps(self, codes: Array) -> list[str | int]:
+        """Columns, by name or place, that lack a value in codes (N, D) and never did before."""
+        gone = np.flatnonzero(np.isnan(codes).any(axis=0))
+        some = ((j, self.columns[j]) for j in gone.tolist() if not self.columns[j].missing)
+        return [j if c.name is None else c.name for j, c in some]
+
+    def to_json(self) -> dict[str, Any]:
+        """The table as plain JSON; `from_json` reads it."""
+        columns = [{**asdict(c), "categories": list(c.categories)} for c in self.columns]
+        return {"named": self.named, "columns": columns}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Table":
+        """The table that `to_json` wrote."""
+        columns = (Column(**{**c, "categories": tuple(c["categories"])}) for c in data["columns"])
+        return cls(tuple(columns), data["named"])
+
+    def _matched(self, names: list[Any]) -> list[int]:
+        """Where the table's columns stand among `names`."""
+        at = {name: j for j, name in enumerate(names)}
+        known = [c.name for c in self.columns]
+        absent, extra = [n for n in known if n not in at], [n for n in names if n not in known]
+        if absent or extra:
+            got = " and ".join(
+                f"{which} {listed(some)}"
+                for which, some in (("none called", absent), ("unknown", extra))
+                if some
+            )
+            remedy = "Add or rename the first." if absent else ""
+            remedy += " Drop the unknown ones." if extra else ""
+            raise refusal("X", "have the columns of training", got, remedy.strip())
+        return [at[n] for n in known]
+
+    def _finite(self, codes: Array) -> Array:
+        infinite = np.isinf(codes)
+        if infinite.any():
+            j = int(infinite.any(0).argmax())
+            raise refusal(
+                "X",
+                "be finite",
+                f"infinity in column {_label(j, self.columns[j].name)}",
+                "Missing values are NaN; cap or drop others.",
+            )
+        return codes
+
+
+def _filled(shape: tuple[int, ...]) -> None:
+    """Require rows and columns, in the words that scikit-learn's checks look for."""
+    for n, what, kind in zip(shape, ("rows", "columns"), ("sample", "feature"), strict=True):
+        got = f"0 {kind}(s) (shape={tuple(shape)}) while a minimum of 1 is required"
+        must(n, "X", f"have {what}", got)
+
+
+def _array(X: Any, dtype: Any = None) -> Array:
+    """`X` as an array (N, D)."""
+    remedy = "Use X.toarray()."
+    sparse = hasattr(X, "toarray") and not isinstance(X, np.ndarray)
+    must(not sparse, "X", "be dense", "a sparse matrix", remedy, TypeError)
+    x = np.asarray(X, dtype)
+    remedy = "Reshape your data with X.reshape(-1, 1) for one column or X.reshape(1, -1) for a row."
+    must(x.ndim == 2, "X", "have two axes, rows and columns", f"shape {x.shape}", remedy)
+    return x
+
+
+def _numbers(x: Array) -> Array:
+    """The array as floats, itself where it holds float32 or float64 already."""
+    if x.dtype in (np.float32, np.float64):
+        return x
+    if x.dtype.kind == "c":
+        raise refusal("X", "hold real numbers", "complex ones", "Complex data not supported.")
+    remedy = "Convert dates to numbers first; text needs a data frame, to be read as categories."
+    must(x.dtype.kind in "biufOUST", "X", "hold numbers", x.dtype, remedy, TypeError)
+    try:
+        return x.astype(np.float64)
+    except (TypeError, OverflowError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise refusal("X", "hold numbers", f"others ({error})", remedy, kind) from error
+    except ValueError as error:
+        cells = read(x.ravel().tolist())
+        first = min((*cells.unreadable, *cells.marks, *cells.grouped), default=0)
+        row, column = divmod(first, x.shape[1])
+        got = f"{quoted(cells.values[first])} in row {row}, column {column}"
+        raise refusal("X", "hold numbers", got, remedy) from error
+
+
+def _describe(
+    values: Any, label: str, name: str | None, declared: bool, remarks: Remarks
+) -> Column:
+    """The column of a frame that `values` are."""
+    kind = kind_of(values, label)
+    if kind in "biuf" and not declared:
+        gap = bool(np.isnan(floats(values)).any())
+        return Column(name, "numeric", (), gap) if kind != "b" else _boolean(name, gap)
+    index, found = factorize(values, label)
+    gap = bool((index < 0).any())
+    if found and all(isinstance(v, bool) for v in found):
+        return _boolean(name, gap)
+    counts = np.bincount(index[index >= 0], minlength=len(found))
+    cells = read(found)
+    if not declared and not deliberate(cells) and numeric(cells, counts):
+        return Column(name, "numeric", (), gap or bool(cells.marks or cells.unreadable))
+    kept = _kept(found, counts, label)
+    if not declared and found:
+        remarks.cells += _doubts(cells, counts, kept, label)
+    unlisted = float(np.isin(index, kept, invert=True)[index >= 0].mean()) if found else 0.0
+    categories = [found[i] for i in kept]
+    with suppress(TypeError):  # text among numbers has no order but that of arrival
+        categories = sorted(categories)
+    return Column(name, "categorical", tuple(categories), gap, unlisted)
+
+
+def _boolean(name: str | None, gap: bool) -> Column:
+    return Column(name, "categorical", (False, True), gap)
+
+
+def _kept(found: list[Any], counts: Array, label: str) -> list[int]:
+    """Positions of the categories to keep: the most frequent ones, in order of arrival."""
+    often = np.sort(np.argsort(-counts, kind="stable")[:KEPT])
+    if len(found) > KEPT:  # names and numbers of rows are no kinds of rows
+        often = often[counts[often] > 1]
+    for value in (found[i] for i in often):
+        number = isinstance(value, int | float) and abs(value) < float("inf")
+        got = f"{quoted(value)} in column {label}"
+        want, remedy = "hold finite numbers, booleans or text", "Convert it to numbers or text."
+        must(number or isinstance(value, str), "X", want, got, remedy, TypeError)
+    return often.tolist()
+
+
+def _doubts(cells: Cells, counts: Array, kept: list[int], label: str) -> list[str]:
+    """What may be wrong with a column that is read as categories."""
+    example = quantities(cells, counts)
+    if example:
+        return [
+            f"Column {label} is read as categories, because of cells such as {example}. If it "
+            "holds quantities, write plain numbers, without units and with a decimal point."
+        ]
+    if not kept:
+        return [
+            f"Nothing is learned from column {label}: it holds {len(cells.values)} different "
+            f"texts, such as {quoted(cells.values[0])}, none of them twice. Drop it, or convert "
+            "it to numbers (dates to days since a date)."
+        ]
+    return []
+
+
+def _encode(values: Any, column: Column, label: str, remarks: Remarks) -> Array:
+    """Values (N,) of one column as numbers."""
+    kind = kind_of(values, label)
+    if column.kind == "numeric" and kind in "biuf":
+        return floats(values)
+    index, found = factorize(values, label)
+    if column.kind == "numeric":
+        codes, said = numbers(read(found), index, label)
+        remarks.cells += said
+        return codes
+    match, none = matcher(column.categories), len(column.categories)
+    at = np.array([*map(match, found), -1])[index]  # index -1, missing, is the last
+    _note_unseen(column, label, at, [v for v in found if match(v) == none], remarks)
+    return np.where(at < 0, np.nan, at)
+
+
+def _note_unseen(
+    column: Column, label: str, at: Array, unseen: list[Any], remarks: Remarks
+) -> None:
+    """Remark on categories that training did not see, where they are more than the odd one."""
+    n_unseen, present = int((at == len(column.categories)).sum()), int((at >= 0).sum())
+    if n_unseen < UNSEEN_ROWS or n_unseen <= (UNSEEN + 2 * column.unlisted) * present:
+        return
+    many = f"Most rows of column {label} ({n_unseen} of {present}) hold"
+    some = f"{n_unseen} of {present} rows of column {label} hold"
+    known = f", such as {quoted(column.categories[0])}" if column.categories else ""
+    remarks.unseen.append(
+        f"{many if 2 * n_unseen > present else some} categories that training never saw, such as "
+        f"{listed(unseen, 3)}: they are encoded as none of the known ones{known}. Check their "
+        "spelling, or fit on rows that hold them."
+    )
+
+
+def _label(j: int, name: str | None) -> str:
+    return str(j) if name is None else repr(name)

@@ -1,0 +1,1 @@
+"""Training stacks of networks: bodies, batches, optimiser, loop."""

@@ -1,0 +1,295 @@
+"""Bodies: what turns inputs into features, over a stack of replicates."""
+
+import copy
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import silu
+
+from .._core.checks import axes, must, one_of, positive_int
+from .._core.counter_rng import bits, kept
+from .._core.linalg import standardised
+from .._core.local_rng import Draws
+
+ARCHITECTURES = ("relu", "relu+LN", "tanh", "tanh+LN")
+
+
+class MLP(nn.Module):
+    """The paper's body: hidden layers of one width without biases, LayerNorm without gain.
+
+    Args:
+        inputs: number of inputs.
+        width: of each hidden layer, and so the number of features.
+        depth: number of hidden layers.
+        architecture: one of `ARCHITECTURES`, or one for each replicate along the last axis.
+        replicates: leading axes of independent copies.
+        between: what the activations of each layer pass through, such as a `Dropout`.
+    """
+
+    bent: Tensor
+    normed: Tensor
+
+    def __init__(
+        self,
+        inputs: int,
+        width: int = 50,
+        depth: int = 1,
+        architecture: str | Sequence[str] = "relu+LN",
+        replicates: tuple[int, ...] = (),
+        between: nn.Module | None = None,
+    ):
+        super().__init__()
+        for name, number in (("inputs", inputs), ("width", width), ("depth", depth)):
+            positive_int(name, number)
+        each = (architecture,) if isinstance(architecture, str) else tuple(architecture)
+        for name in each:
+            one_of("architecture", name, ARCHITECTURES)
+        must(
+            isinstance(architecture, str) or replicates[-1:] == (len(each),),
+            "architecture",
+            "be one name, or a name for each replicate",
+            f"{len(each)} names for replicates {replicates}",
+        )
+        self.features, self.replicates = width, axes(replicates)
+        self.architecture = each[0] if len(set(each)) == 1 else "mixed"
+        self.between = between
+        if self.architecture == "mixed":
+            for name, mark in (("bent", "tanh"), ("normed", "+LN")):
+                marked = torch.tensor([mark in a for a in each])[:, None, None]
+                self.register_buffer(name, marked)
+        sizes = (inputs, *(width for _ in range(depth)))
+        self.weights = nn.ParameterList(
+            nn.Parameter(torch.empty(*replicates, a, b).uniform_(-1, 1) * a**-0.5)
+            for a, b in pairwise(sizes)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """psi of x, (..., N, inputs) -> (..., N, width)."""
+        for weight in self.weights:
+            x = self._activate(x @ weight)
+            x = x if self.between is None else self.between(x)
+        return x
+
+    def _activate(self, x: Tensor) -> Tensor:
+        if self.architecture == "mixed":
+            x = torch.where(self.bent, x.tanh(), x.relu())
+            return torch.where(self.normed, standardised(x), x)
+        x = x.relu() if self.architecture.startswith("relu") else x.tanh()
+        return standardised(x) if self.architecture.endswith("LN") else x
+
+
+class Dropout(nn.Module):
+    """Each activation is dropped with probability p while training, by its replicate's own seed.
+
+    Args:
+        p: the probability.
+        replicates: as the body's.
+    """
+
+    seeds: Tensor
+    calls: Tensor
+
+    def __init__(self, p: float, replicates: tuple[int, ...] = ()):
+        super().__init__()
+        must(0 <= p < 1, "p", "lie in [0, 1)", p)
+        self.p, self.replicates = p, axes(replicates)
+        self.register_buffer("seeds", torch.zeros(replicates, dtype=torch.long))
+        self.register_buffer("calls", torch.zeros(replicates, dtype=torch.long))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., N, H), of which a share p is zero and the rest scaled up; x itself in eval."""
+        if not self.training or not self.p:
+            return x
+        self.calls += 1
+        rows = torch.arange(x.shape[-2], device=x.device)[:, None]
+        units = torch.arange(x.shape[-1], device=x.device)
+        each = (s[..., None, None] for s in (self.seeds, self.calls))
+        return x * kept(self.p, *each, rows, units) / (1 - self.p)
+
+
+class Tabular(nn.Module):
+    """A body for tables: SiLU layers on the columns as they are, or along learned waves as well.
+
+    A smooth network reads the first `plain` columns, of which the first `ranked` are numbers. A
+    wavy one reads the others too, the same numbers by rank, and each number and rank also as cos
+    and sin of learned frequencies, mixed by a linear map of its own and cut at zero: functions of
+    one column which need not be smooth.
+
+    Args:
+        plain: number of columns that every network reads.
+        ranked: number of columns after them that only a wavy one reads.
+        width: of each hidden layer, and so the number of features.
+        depth: number of hidden layers.
+        wavy: whether the network is.
+        waves: frequencies a column.
+        size: what a column becomes beside itself.
+        frequency: standard deviation of the frequencies at the start, in turns a unit.
+        dropout: probability at which an activation is dropped in training.
+        replicates: leading axes of independent copies.
+    """
+
+    def __init__(
+        self,
+        plain: int,
+        ranked: int = 0,
+        width: int = 128,
+        depth: int = 2,
+        wavy: bool = False,
+        waves: int = 16,
+        size: int = 8,
+        frequency: float = 1.0,
+        dropout: float = 0.0,
+        replicates: tuple[int, ...] = (),
+    ):
+        super().__init__()
+        sizes_given = {"plain": plain, "width": width, "depth": depth, "waves": waves, "size": size}
+        for name, number in sizes_given.items():
+            positive_int(name, number)
+        must(0 <= ranked <= plain, "ranked", f"lie between 0 and plain = {plain}", ranked)
+        self.wavy = wavy and ranked > 0
+        self.plain, self.ranked, self.features = plain, ranked, width
+        self.replicates = axes(replicates)
+        inputs = plain + (ranked * (1 + 2 * size) if self.wavy else 0)
+        sizes = (inputs, *(width for _ in range(depth)))
+        self.weights, self.biases = (
+            nn.ParameterList(
+                nn.Parameter(torch.empty(*replicates, *shape).uniform_(-1, 1) * shape[0] ** -0.5)
+                for shape in shapes
+            )
+            for shapes in (list(pairwise(sizes)), [(1, b) for b in sizes[1:]])
+        )
+        with torch.no_grad():
+            for bias, a in zip(self.biases, sizes, strict=False):
+                bias *= a**-0.5
+        if self.wavy:
+            bound = (2 * waves) ** -0.5
+            lead = (*replicates, 2 * ranked)
+            start = frequency * torch.randn(*replicates, 1, 2 * ranked, waves)
+            self.frequencies = nn.Parameter(start)
+            self.mixing = nn.Parameter(torch.empty(*lead, 2 * waves, size).uniform_(-1, 1) * bound)
+            self.offsets = nn.Parameter(torch.empty(*lead, 1, size).uniform_(-1, 1) * bound)
+        self.between = Dropout(dropout, replicates) if dropout else None
+
+    @staticmethod
+    def numbers(
+        plain: int,
+        ranked: int = 0,
+        width: int = 128,
+        depth: int = 2,
+        wavy: bool = False,
+        waves: int = 16,
+        size: int = 8,
+        dropout: float = 0.0,
+    ) -> int:
+        """How many numbers the tensors of one copy hold; arguments as for the body itself."""
+        waved = ranked if wavy else 0
+        inputs = plain + waved * (1 + 2 * size)
+        layers = inputs * width + (depth - 1) * width**2 + depth * width
+        return layers + 2 * waved * (waves + 2 * waves * size + size) + (2 if dropout else 0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """psi of x, (..., N, plain + ranked) -> (..., N, width)."""
+        if self.wavy:
+            both = torch.cat([x[..., : self.ranked], x[..., self.plain :]], -1)
+            x = torch.cat([x, self._waves(both)], -1)
+        else:
+            x = x[..., : self.plain]
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            x = silu(x @ weight + bias)
+            x = x if self.between is None else self.between(x)
+        return x
+
+    def _waves(self, x: Tensor) -> Tensor:
+        """(..., N, D) -> (..., N, D * size)."""
+        columns = x.mT.unsqueeze(-1)  # (..., D, N, 1)
+        turns = 2 * torch.pi * self.frequencies.transpose(-3, -2) * columns  # (..., D, N, waves)
+        cosine, sine = self.mixing.chunk(2, -2)
+        mixed = (turns.cos() @ cosine + turns.sin() @ sine + self.offsets).relu()
+        return mixed.transpose(-3, -2).flatten(-2)
+
+
+class Matern(nn.Module):
+    """Random features of a Matern-5/2 process with learned length-scales, one a column.
+
+    psi . psi' is a Monte Carlo estimate of the kernel: with a posterior over the last layer, a
+    Gaussian process at a cost linear in the rows.
+
+    Args:
+        inputs: number of columns.
+        width: number of cosines, and so of features.
+        replicates: leading axes of independent copies.
+    """
+
+    directions: Tensor
+    phases: Tensor
+
+    def __init__(self, inputs: int, width: int = 512, replicates: tuple[int, ...] = ()):
+        super().__init__()
+        for name, number in (("inputs", inputs), ("width", width)):
+            positive_int(name, number)
+        self.inputs, self.features, self.replicates = inputs, width, axes(replicates)
+        # The kernel's spectrum is a Student t with 5 degrees of freedom.
+        heavy = torch.distributions.Chi2(torch.full((), 5.0)).sample((*replicates, 1, width)) / 5
+        normal = torch.randn(*replicates, inputs, width)
+        self.register_buffer("directions", normal / heavy.sqrt())
+        self.register_buffer("phases", 2 * torch.pi * torch.rand(*replicates, 1, width))
+        # Beside sqrt(inputs), at which rows of unit spread are about one length apart.
+        self.log_lengths = nn.Parameter(torch.zeros(*replicates, inputs, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """psi of x, (..., N, inputs or more) -> (..., N, width); further columns are not read."""
+        lengths = self.inputs**0.5 * self.log_lengths.exp()
+        turned = x[..., : self.inputs] @ (self.directions / lengths)
+        return (turned + self.phases).cos() * 2**0.5
+
+
+class Stacked(nn.Module):
+    """Any module as a body over a stack: its parameters get a replicate axis, its code is vmapped.
+
+    Random numbers that the module draws in training, such as those of `nn.Dropout`, follow from
+    the seeds of the replicates; on a GPU they come from torch's generator of that device.
+
+    Args:
+        module: (N, inputs) -> (N, features), without replicates and without state that a forward
+            pass changes.
+        features: what it gives.
+        replicates: leading axes of independent copies.
+    """
+
+    seeds: Tensor
+
+    def __init__(self, module: nn.Module, features: int, replicates: tuple[int, ...] = ()):
+        super().__init__()
+        self.features, self.replicates, self._calls = features, axes(replicates), 0
+        seeds = torch.zeros(replicates, dtype=torch.long)
+        self.register_buffer("seeds", seeds, persistent=False)
+        self._names = [name for name, _ in (*module.named_parameters(), *module.named_buffers())]
+        self.values = nn.ParameterList(
+            nn.Parameter(p.detach().expand(*replicates, *p.shape).clone(), p.requires_grad)
+            for p in module.parameters()
+        )
+        self._fixed = len(list(module.buffers()))
+        for i, b in enumerate(module.buffers()):
+            self.register_buffer(f"fixed_{i}", b.detach().expand(*replicates, *b.shape).clone())
+        # Not a submodule: its own tensors only give the shapes.
+        self._module = (copy.deepcopy(module),)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """psi of x, (..., N, inputs) -> (..., N, features)."""
+        (module,) = self._module
+        module.train(self.training)
+
+        def one(values: list[Tensor], rows: Tensor) -> Tensor:
+            named = dict(zip(self._names, values, strict=True))
+            return torch.func.functional_call(module, named, (rows,))
+
+        for _ in self.replicates:
+            one = torch.vmap(one, randomness="different")
+        values = [*self.values, *(self.get_buffer(f"fixed_{i}") for i in range(self._fixed))]
+        if not self.training or x.device.type != "cpu" or torch.compiler.is_compiling():
+            return one(values, x)
+        self._calls += 1
+        with Draws(int(bits(self._calls, *self.seeds.flatten().tolist()))):
+            return one(values, x)
