@@ -1,10 +1,11 @@
-"""Bayesian optimisation with a neural network: Thompson samples of the closed head in BoTorch.
+"""Bayesian optimisation with a neural network: Thompson sampling in BoTorch.
 
     python examples/bayesian_optimisation.py [seed]
 
-Each round trains a small network on the values seen so far, its last layer bound to the
-posterior, draws five functions from it, and looks where each is greatest. Beside it stands random
-search with as many values. The function is Hartmann's, of three inputs, greatest at 3.8628.
+Each round trains a small network on the values so far, with the exact posterior over its last
+layer (method "closed"). It draws five functions from that posterior and evaluates the objective
+where each is largest. The baseline is random search with the same number of evaluations. The
+objective is Hartmann's function of three inputs, whose maximum is 3.8628.
 """
 
 import sys
@@ -18,20 +19,20 @@ from torch import nn
 import scroll
 from scroll.integrations.botorch import Surrogate
 
-torch.set_default_dtype(torch.float64)  # BoTorch's advice, and ours
-function = Hartmann(dim=3, negate=True)  # on the unit cube
+torch.set_default_dtype(torch.float64)  # as BoTorch recommends
+function = Hartmann(dim=3, negate=True)  # defined on the unit cube
 BOX = torch.tensor([[0.0] * 3, [1.0] * 3])
 
 
 class Centred(nn.Module):
-    """The unit cube as inputs of mean zero."""
+    """Map the unit cube to inputs of mean zero."""
 
     def forward(self, x):
         return 4 * x - 2
 
 
 def surrogate(x, y, steps=150):
-    """A network trained on all rows at once, as a BoTorch model of the standardised values."""
+    """Train a network on all rows at once; return a BoTorch model of the standardised values."""
     y = (y - y.mean()) / y.std()
     body = nn.Sequential(Centred(), nn.Linear(3, 64), nn.SiLU(), nn.Linear(64, 64), nn.Tanh())
     head = scroll.RegressionHead(64, method="closed", noise=0.3)

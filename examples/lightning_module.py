@@ -1,10 +1,10 @@
-"""A LightningModule with a SCROLL head: counts of hired bicycles.
+"""A LightningModule with a SCROLL head that predicts counts of bicycle hires.
 
     python examples/lightning_module.py
 
-All that a head needs beyond the batch is the number of training rows, which the datamodule knows.
-The hires are made up: hour, temperature and weekend set the rate, what nobody noted multiplies
-it. Beside the head stands a plain Poisson network, which knows no such surprise.
+Besides the batch, a head needs only the number of training rows, which the datamodule provides.
+The data are simulated: hour, temperature and weekend set the rate, and an unobserved factor
+multiplies it. The baseline is a plain Poisson network, which cannot model that extra variance.
 """
 
 import logging
@@ -19,11 +19,11 @@ import scroll
 
 logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
 warnings.filterwarnings("ignore", ".*does not have many workers")
-warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)  # of lightning's own making
+warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)  # raised inside lightning
 
 
 class Hires(lightning.LightningDataModule):
-    """4000 hours, of which 3000 to train on."""
+    """4000 hours; 3000 of them are for training."""
 
     def setup(self, stage):
         g = torch.Generator().manual_seed(0)
@@ -42,7 +42,7 @@ class Hires(lightning.LightningDataModule):
 
 
 class Forecast(lightning.LightningModule):
-    """A body and a head; the prediction is a distribution."""
+    """A body and a head; `forward` returns a predictive distribution."""
 
     def __init__(self, head):
         super().__init__()

@@ -1,10 +1,10 @@
-"""A Hugging Face encoder under a SCROLL head: rents from the words of an advert.
+"""A SCROLL head on a Hugging Face encoder: predict rents from the text of an advert.
 
     python examples/text.py                              # a tiny BERT, untrained, no download
-    python examples/text.py distilbert-base-uncased      # any encoder of the hub
+    python examples/text.py distilbert-base-uncased      # any encoder on the Hugging Face hub
 
-The adverts are made up, and rents of unrenovated flats scatter four times as much. Beside the
-head stands the same encoder under a squared error, which has one spread for all.
+The adverts are simulated. The noise of unrenovated flats is four times that of the others. The
+baseline is the same encoder trained on squared error, which has one noise level for all rows.
 """
 
 import random
@@ -22,7 +22,7 @@ STATE = {"unrenovated": 0, "renovated": 1, "new": 2}
 
 
 def advert():
-    """A text, its rent, and whether such rents scatter."""
+    """Return a text, its rent, and whether its noise is high."""
     size, place, state = (random.choice(list(words)) for words in (SIZE, PLACE, STATE))
     form = random.choice(["{} {} flat near the {}", "{} and {} , in the {}", "{} ! {} , {}"])
     wild = state == "unrenovated"
@@ -31,7 +31,7 @@ def advert():
 
 
 def encoder(name=None):
-    """A tokenizer and an encoder: of the hub, or a tiny one for the words at hand."""
+    """Return a tokenizer and an encoder from the hub, or a tiny one for the words of `texts`."""
     if name is not None:
         return AutoTokenizer.from_pretrained(name), AutoModel.from_pretrained(name)
     known = ["[PAD]", "[UNK]", *sorted({word for text in texts for word in text.split()})]
@@ -44,7 +44,7 @@ def encoder(name=None):
 
 
 def features(rows):
-    """Mean of the last layer over the words of each advert."""
+    """Return the mean of the last layer over the words of each advert."""
     batch = {key: ids[rows] for key, ids in tokens.items()}
     mask = batch["attention_mask"][..., None]
     return (net(**batch).last_hidden_state * mask).sum(1) / mask.sum(1)
@@ -59,7 +59,7 @@ for name, how in {"scroll": {}, "squared error": {"method": "map", "covariance":
     tokenizer, net = encoder(*sys.argv[1:])
     tokens = tokenizer(list(texts), padding=True, return_tensors="pt")
     head = scroll.RegressionHead(net.config.hidden_size, **how)  # was: nn.Linear(hidden_size, 1)
-    # The head's noise and spread have far to go from where they start, an encoder has not.
+    # The head's noise starts far from its final value, so the head needs a larger learning rate.
     groups = [{"params": net.parameters()}, {"params": head.parameters(), "lr": 1e-2}]
     optimiser = torch.optim.Adam(groups, lr=5e-5 if sys.argv[1:] else 1e-3)
     for rows in (rows for _ in range(10) for rows in torch.randperm(1500).split(50)):
@@ -74,4 +74,4 @@ for name, how in {"scroll": {}, "squared error": {"method": "map", "covariance":
     within = (p.cdf(y[test]) - 0.5).abs() < 0.45
     calm, wide = within[~wild].float().mean(), within[wild].float().mean()
     print(f"{name:13}  NLL {-p.log_prob(y[test]).mean():.3f}", end="  ")
-    print(f"90 % intervals cover {calm:.2f}, of the unrenovated {wide:.2f}")
+    print(f"90 % intervals cover {calm:.2f}, unrenovated flats {wide:.2f}")

@@ -1,9 +1,9 @@
-"""A ResNet whose last layer becomes a SCROLL head, on scikit-learn's digits.
+"""Replace the last layer of a ResNet with a SCROLL head, on scikit-learn's digits.
 
     python examples/vision.py              # a tiny ResNet, defined here
-    python examples/vision.py resnet10t    # any network of timm, if that is installed
+    python examples/vision.py resnet10t    # any network of timm, if timm is installed
 
-Beside it the same network with `nn.Linear` and cross-entropy.
+The baseline is the same network with `nn.Linear` and cross-entropy.
 """
 
 import sys
@@ -17,7 +17,7 @@ import scroll
 
 
 class Block(nn.Module):
-    """Two convolutions beside a shortcut."""
+    """Two convolutions with a shortcut connection."""
 
     def __init__(self, inputs, width):
         super().__init__()
@@ -31,7 +31,7 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Sequential):
-    """Its last layer is called `fc`, as torchvision's are."""
+    """A small ResNet; its last layer is called `fc`, as in torchvision."""
 
     def __init__(self):
         super().__init__(Block(1, 16), nn.MaxPool2d(2), Block(16, 32), nn.MaxPool2d(2))
@@ -39,7 +39,7 @@ class ResNet(nn.Sequential):
 
 
 def body(name=None):
-    """A network without its last layer, and the number of its features."""
+    """Return a network without its last layer, and the number of its features."""
     if name is not None:
         import timm
 
@@ -51,7 +51,7 @@ def body(name=None):
 
 
 def fit(network, loss, rows=1200, epochs=8):
-    """Adam on batches of 64; `loss` takes the numbers of the rows."""
+    """Train with Adam on batches of 64; `loss` takes the indices of the rows."""
     optimiser = torch.optim.Adam(network.parameters(), lr=2e-3)
     for _ in range(epochs):
         for batch in torch.randperm(rows).split(64):
@@ -71,7 +71,7 @@ head = scroll.ClassificationHead(features, 10)  # was: nn.Linear(features, 10)
 fit(nn.ModuleList([net, head]), lambda rows: head.loss(net(x[rows]), y[rows], total=1200))
 plain = nn.Sequential(body(*sys.argv[1:])[0], nn.Linear(features, 10))
 fit(plain, lambda rows: cross_entropy(plain(x[rows]), y[rows]))
-with torch.no_grad():  # the rest of the images
+with torch.no_grad():  # the remaining images are the test set
     found = {"scroll": head(net(x[1200:])).probs, "cross-entropy": plain(x[1200:]).softmax(-1)}
 for name, p in found.items():
     nll = -p.gather(1, y[1200:, None]).log().mean()
