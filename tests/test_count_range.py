@@ -6,8 +6,7 @@ import torch
 
 from scroll import CountHead, ScrollRegressor
 from scroll._core.checks import LARGEST_COUNT
-from scroll.beliefs import Moments
-from scroll.factors import Poisson
+from scroll.factors import Moments, Poisson
 from scroll.factors.confined import concentration, confined
 from scroll.predictive import Count
 from scroll.tables.outliers import OutlyingTarget

@@ -8,8 +8,7 @@ from scipy import stats
 from oracles import expectation, log_z
 from parts import FACTORS
 from scroll._core.quadrature import _hermite, log_error_bound, log_expect, log_expect_at_mode
-from scroll.beliefs import Moments
-from scroll.factors import Bounded, Gaussian, Ordinal, Poisson, Probit
+from scroll.factors import Bounded, Gaussian, Moments, Ordinal, Poisson, Probit
 from scroll.factors.ordinal import log_ndtr_difference
 
 each = pytest.mark.parametrize("name", FACTORS)

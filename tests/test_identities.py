@@ -14,11 +14,11 @@ from torch.distributions import MultivariateNormal
 from oracles import linear_gp, normal_log_density
 from scroll import METHODS, Problem, RegressionHead
 from scroll._core.quadrature import log_expect_at_mode
-from scroll.beliefs import Belief, Moments
+from scroll.beliefs import Belief
 from scroll.beliefs.covariances import Diag, Full, Point
-from scroll.factors import Gaussian, Ordinal, Poisson, Probit
-from scroll.objectives import spread_weight
+from scroll.factors import Gaussian, Moments, Ordinal, Poisson, Probit
 from scroll.objectives.cavities import leave_one_out, sequential, shared
+from scroll.objectives.objective import spread_weight
 from scroll.objectives.routes import conjugate, conjugate_diag
 from scroll.objectives.terms import expected_log, log_marginal, minus_kl
 

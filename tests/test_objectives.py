@@ -6,9 +6,9 @@ import torch
 
 from parts import CONJUGATE, FACTORS, FREE, HEADS, SEARCHES_A_MODE, make_head
 from scroll import METHODS, Head, Objective, Problem
-from scroll.beliefs import Belief, Moments
+from scroll.beliefs import Belief
 from scroll.beliefs.covariances import Diag, Full, LowRank
-from scroll.factors import Bounded, Gaussian, Probit
+from scroll.factors import Bounded, Gaussian, Moments, Probit
 from scroll.heads.likelihoods import AnyLikelihood
 from scroll.objectives.cavities import leave_one_out, sequential, shared
 from scroll.objectives.routes import (

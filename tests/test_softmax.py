@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.func import functional_call, hessian
 
-from scroll.beliefs import Moments
+from scroll.factors import Moments
 from scroll.predictive import Categorical
 from scroll.training.batches import Rows
 from scroll_paper.data.protocol import Folds, metrics

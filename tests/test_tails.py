@@ -8,8 +8,7 @@ import torch
 from mpmath import mpf
 
 from scroll import ClassificationHead, OrdinalHead
-from scroll.beliefs import Moments
-from scroll.factors import BernoulliLogit, NegativeBinomial, Ordinal, Poisson, Probit
+from scroll.factors import BernoulliLogit, Moments, NegativeBinomial, Ordinal, Poisson, Probit
 
 MEANS = (-30.0, 0.0, 9.2, 30.0)
 COUNTS = (0, 1, 50, 10_000)

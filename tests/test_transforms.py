@@ -74,8 +74,7 @@ def test_predictives_cross_vmap(name):
 
 def test_a_wide_logit_crosses_vmap():
     """Rows on either side of the variance at which its rule changes."""
-    from scroll.beliefs import Moments
-    from scroll.factors import BernoulliLogit
+    from scroll.factors import BernoulliLogit, Moments
 
     at = Moments(torch.tensor([[0.3], [-2.0]]), torch.tensor([[1.0], [400.0]]))
     sign = torch.ones(1)
