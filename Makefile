@@ -8,25 +8,31 @@ TWINE := .venv-dist/bin/twine
 OLDEST := .venv-oldest
 OLDEST_PINS := constraints-oldest.txt
 OLDEST_PIP := $(OLDEST)/bin/uv pip install --quiet --python $(OLDEST)/bin/python -c $(OLDEST_PINS)
-FAST := commands covariances dependencies distributions estimators export heads metrics package persist
+# Files marked `pytest.mark.oldest`, wherever they are.
+OLDEST_TESTS = $(shell grep -rl --include='test_*.py' 'pytest\.mark\.oldest' tests)
 
-.PHONY: demo test test-oldest fuzz lint types dist clean
+.PHONY: demo test test-all test-oldest fuzz lint types dist clean
 
 demo: $(VENV)/demo.done
 	$(BIN)/scroll demo
 
+# All but the sweeps marked `exhaustive`, which CI runs with `make test-all`.
 test: $(VENV)/test.done
+	$(BIN)/python -m pytest -m "not exhaustive"
+
+test-all: $(VENV)/test.done
 	$(BIN)/python -m pytest
 
-# Longer than the part in `make test`, and other cases each time; ONLY=tables:137 runs one again.
+# More cases than in `make test`, different ones each time; ONLY=tables:137 repeats one case.
 CASES ?= 5000
 SEED ?= $(shell date +%s)
 fuzz: $(VENV)/test.done
 	FUZZ_CASES=$(CASES) FUZZ_SEED=$(SEED) FUZZ_ONLY=$(ONLY) $(BIN)/python -m pytest tests/test_fuzz.py
 
-# The fast tests with the lowest versions that pyproject.toml declares, in Python 3.10 or 3.11.
+# The tests marked `oldest`, with the lowest versions that pyproject.toml declares, in Python 3.10
+# or 3.11.
 test-oldest: $(OLDEST)/test.done
-	$(OLDEST)/bin/python -m pytest $(FAST:%=tests/test_%.py)
+	$(OLDEST)/bin/python -m pytest $(OLDEST_TESTS)
 
 lint: $(VENV)/test.done
 	$(BIN)/ruff check .
@@ -35,7 +41,7 @@ lint: $(VENV)/test.done
 types: $(VENV)/test.done
 	$(BIN)/mypy
 
-# The source distribution and the wheel, checked as the package index will.
+# The source distribution and the wheel, checked as the package index checks them.
 dist: $(VENV)/base.done $(TWINE)
 	rm -rf dist
 	$(BIN)/hatchling build

@@ -24,6 +24,8 @@ from scroll.factors import Poisson
 from scroll.predictive import Categorical, Count, Mixture, Normal, metrics
 from scroll.predictive.mixing import CountMixture
 
+pytestmark = pytest.mark.oldest
+
 runner = CliRunner()
 FAST = ("--max-steps", "20", "--body", "16")
 INPUTS = ["a", "b", "kind", "flag"]
@@ -573,12 +575,13 @@ def test_a_linked_output_is_followed(models):
     load("real.m.scroll")
 
 
-@pytest.mark.parametrize(("library", "file"), [("pandas", "new.csv"), ("pyarrow", "n.parquet")])
-def test_a_missing_library_has_its_remedy(models, monkeypatch, library, file):
+def test_parquet_without_pyarrow_has_its_remedy(models, monkeypatch):
     Path("n.parquet").write_bytes(b"")
-    monkeypatch.setitem(sys.modules, library, None)
-    done = scroll("predict", models / "price.scroll", file)
-    refused(done, f"`{library}` must be installed", "pip install 'scroll-torch[tables]'")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for words in (("n.parquet",), ("new.csv", "-o", "out.parquet")):
+        done = scroll("predict", models / "price.scroll", *words)
+        refused(done, "`pyarrow` must be installed", "pip install 'scroll-torch[arrow]'")
+    good(scroll("predict", models / "price.scroll", "new.csv"))
 
 
 def mixture(members=3, n=7):

@@ -20,6 +20,8 @@ from scroll.beliefs.covariances import (
     Sum,
 )
 
+pytestmark = pytest.mark.oldest
+
 H, N = 4, 6
 close = lambda a, b: torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
 DENSE = [name for name in COVARIANCES if name != "isotropic"]

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from scroll import __version__
 from scroll.cli import demo
 from scroll.cli.app import app
+from scroll.training.loop import Recipe
 
 runner = CliRunner()
 
@@ -36,6 +37,23 @@ def test_the_demo_prints_a_table_and_draws_the_figure(tmp_path, monkeypatch):
     rows = [line.split("│") for line in text.splitlines() if "toy" in line and "│" in line]
     nll = {row[2].strip(): float(row[3]) for row in rows}
     assert nll["free (score)"] < nll["closed (posterior)"] - 0.2 < nll["mean predictor"]
+
+
+def test_the_demo_without_matplotlib_prints_the_table_and_how_to_get_the_picture(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(demo, "SEEDS", range(1))
+    monkeypatch.setattr(demo, "RECIPE", Recipe(steps=20, lr=0.01, every=10))
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    monkeypatch.chdir(tmp_path)
+    done = runner.invoke(app, ["demo"])
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "free (score)" in done.stdout
+    assert "pip install 'scroll-torch[plots]'" in done.stdout.splitlines()[-1]
+    assert not list(tmp_path.iterdir())
+    done = runner.invoke(app, ["demo", "-o", "asked.png"])  # a picture that was asked for
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "pip install 'scroll-torch[plots]'" in done.stderr
 
 
 def test_the_free_band_tracks_the_noise_and_the_closed_band_does_not(monkeypatch):

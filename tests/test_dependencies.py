@@ -5,6 +5,7 @@ import sys
 from itertools import chain
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 
 try:
@@ -12,8 +13,10 @@ try:
 except ImportError:  # Python 3.10
     import tomli as tomllib
 
+pytestmark = pytest.mark.oldest
+
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+TREES = {"src": "pyproject.toml", "paper": "paper/pyproject.toml"}
 MODULES = {  # by distribution, where the names differ
     "botorch": {"botorch", "gpytorch", "linear_operator"},
     "dask": {"dask", "distributed"},
@@ -21,7 +24,8 @@ MODULES = {  # by distribution, where the names differ
     "scikit-learn": {"sklearn"},
     "transformers": {"transformers", "huggingface_hub"},
 }
-OURS = {path.stem for path in (ROOT / "src").iterdir()} | sys.stdlib_module_names
+OURS = {"scroll", "scroll_command", "scroll_paper"}
+IGNORED = OURS | sys.stdlib_module_names
 # The public samplers of a gamma variable accept no generator. PyTorch documents the dispatch mode
 # as a way to extend it, under this name alone.
 ALLOWED = {
@@ -56,15 +60,23 @@ def names_of_others(tree):
 
 def is_private(name):
     library, *parts = name.split(".")
-    return library not in OURS and any(
+    return library not in IGNORED and any(
         part.startswith("_") and not part.endswith("__") for part in parts
     )
 
 
-def test_only_public_names_of_other_libraries_are_used():
+def declared(tree):
+    """Names of the distributions that the project of a folder declares, extras included."""
+    project = tomllib.loads((ROOT / TREES[tree]).read_text())["project"]
+    lines = chain(project["dependencies"], *project["optional-dependencies"].values())
+    return {Requirement(line).name for line in lines}
+
+
+@pytest.mark.parametrize("tree", TREES)
+def test_only_public_names_of_other_libraries_are_used(tree):
     """Private names come and go between releases, whatever the declared ranges say."""
     found = {}
-    for path in sorted((ROOT / "src").rglob("*.py")):
+    for path in sorted((ROOT / tree).rglob("*.py")):
         names = {n for n in names_of_others(ast.parse(path.read_text())) if is_private(n)}
         if names - ALLOWED:
             found[path.relative_to(ROOT).as_posix()] = sorted(names - ALLOWED)
@@ -77,12 +89,16 @@ def test_private_names_are_found():
     assert found == {"sklearn.utils._x", "t._C", "t._C.f", "joblib._dask"}
 
 
-def test_every_imported_library_is_declared():
+@pytest.mark.parametrize("tree", TREES)
+def test_every_imported_library_is_declared(tree):
     """A floor that nobody declares is whatever another library happens to bring."""
-    lines = chain(PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
-    declared = {Requirement(line).name for line in lines} | {"torchvision"}  # users bring it
-    known = {m for name in declared for m in MODULES.get(name, {name.replace("-", "_")})}
+    names = declared(tree)
+    if tree == "paper":  # it depends on the library, and users bring torchvision
+        names |= declared("src") | {"torchvision"}
+    known = {m for name in names for m in MODULES.get(name, {name.replace("-", "_")})}
+    local = {path.stem for path in (ROOT / tree).rglob("*.py")}  # scripts that import each other
     used = set()
-    for path in (ROOT / "src").rglob("*.py"):
+    for path in (ROOT / tree).rglob("*.py"):
         used |= {name.partition(".")[0] for name in imports(ast.parse(path.read_text()))}
-    assert used - known - OURS == set()
+    assert used - known - IGNORED - (local if tree == "paper" else set()) == set()
+    assert tree == "paper" or "scroll_paper" not in used

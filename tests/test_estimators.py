@@ -24,7 +24,10 @@ from scroll.estimators import CollapsedNoise, UnseenGap
 pd = pytest.importorskip("pandas")
 
 QUICK = {"max_steps": 40, "random_state": 0}
-pytestmark = pytest.mark.filterwarnings("ignore::scroll.estimators.CollapsedNoise")
+pytestmark = [
+    pytest.mark.oldest,
+    pytest.mark.filterwarnings("ignore::scroll.estimators.CollapsedNoise"),
+]
 
 
 def table(n=200, seed=0):

@@ -23,6 +23,8 @@ from scroll.estimators.onnx_counts import latent  # noqa: E402
 from scroll.factors import NegativeBinomial, Poisson  # noqa: E402
 from scroll.predictive import Count  # noqa: E402
 
+pytestmark = pytest.mark.oldest
+
 LEVELS = (0.001, 0.05, 0.5, 0.95, 1 - 1e-6)
 SMALL = {"max_steps": 40, "random_state": 0}
 

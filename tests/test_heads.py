@@ -16,6 +16,8 @@ from scroll.objectives.routes import conjugate, conjugate_diag
 from scroll.objectives.terms import minus_kl
 from scroll.predictive import Count
 
+pytestmark = pytest.mark.oldest
+
 N, H = 24, 5
 
 

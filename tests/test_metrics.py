@@ -7,6 +7,8 @@ from scipy import stats
 from scroll.factors import NegativeBinomial, Poisson
 from scroll.predictive import Count, Mixture, Normal, metrics
 
+pytestmark = pytest.mark.oldest
+
 
 def example(n=500):
     mean, std, y = torch.randn(n), torch.rand(n) + 0.2, torch.randn(n)

@@ -19,6 +19,8 @@ try:
 except ImportError:  # Python 3.10
     import tomli as tomllib
 
+pytestmark = pytest.mark.oldest
+
 ROOT = Path(__file__).parents[1]
 PURELIB = sysconfig.get_paths()["purelib"]
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -46,13 +48,14 @@ def test_importing_loads_torch_and_little_else():
 def test_base_dependencies_are_few():
     names = {re.split(r"[<>=\[]", line)[0] for line in PROJECT["dependencies"]}
     with_them = {"joblib", "scipy", "typing-extensions"}  # installed by the others in any case
-    assert names - with_them == {"torch", "numpy", "scikit-learn", "safetensors", "typer", "rich"}
+    wanted = {"torch", "numpy", "pandas", "scikit-learn", "safetensors", "typer", "rich"}
+    assert names - with_them == wanted
 
 
 def test_every_installed_version_is_pinned():
     """What `make test` installs stands in constraints.txt; `make test-oldest` has its own file."""
     installed = {_plain(d.name): d.version.partition("+")[0] for d in distributions(path=[PURELIB])}
-    for name in ("scroll-torch", "pip", "setuptools"):
+    for name in ("scroll-torch", "scroll-paper", "pip", "setuptools"):
         installed.pop(name, None)
     loose = [installed.items() - _pins(file).items() for file in ("constraints.txt", OLDEST)]
     assert set() in loose, min(loose, key=len)
@@ -62,7 +65,7 @@ def test_the_oldest_environment_has_the_declared_floors():
     """Each floor of the package and of the extras that the fast tests need is what they run on."""
     pins, named = _pins(OLDEST), PROJECT["optional-dependencies"]
     lines = [*PROJECT["dependencies"], *BUILD]
-    for extra in ("export", "plots", "tables", "test"):
+    for extra in ("arrow", "export", "plots", "test"):
         lines += [line for line in named[extra] if "scroll-torch" not in line]
     for need in map(Requirement, lines):
         if need.marker is None or need.marker.evaluate():

@@ -17,7 +17,10 @@ from scroll import ScrollClassifier, ScrollRegressor
 from scroll.estimators.modelfile import FORMAT
 
 pd = pytest.importorskip("pandas")
-pytestmark = pytest.mark.filterwarnings("ignore::scroll.estimators.CollapsedNoise")
+pytestmark = [
+    pytest.mark.oldest,
+    pytest.mark.filterwarnings("ignore::scroll.estimators.CollapsedNoise"),
+]
 QUICK = {"max_steps": 30, "random_state": 0}
 
 

@@ -149,7 +149,7 @@ def main():
     columns = ("hot ms", "cold ms", "hot ratio", "cold ratio", "peak MB")
     for column in ("task", "B, H, K", "head", *columns):
         table.add_column(column, justify="left" if column in ("task", "head") else "right")
-    torch._dynamo.config.recompile_limit = 64
+    torch.compiler.config.recompile_limit = 64
     jobs = [(task, shape) for shape in SHAPES[: 1 if args.quick else None] for task in TASKS]
     for task, shape in track(jobs, console=console, transient=True):
         heavy = ("full",) if shape[2] <= 100 else ()  # K matrices H x H: a round of its own

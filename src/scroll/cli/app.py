@@ -47,11 +47,12 @@ def main(
 
 @app.command()
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where to draw.")] = Path(
-        "demo.png"
-    ),
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File for the picture: demo.png.")
+    ] = None,
 ) -> None:
-    """Fit a toy and a small real table by both routes; print a table, draw a figure."""
+    """Fit two small data sets by both routes: print their scores, draw a picture."""
+    wanted, output = output is not None, output or Path("demo.png")
     if not output.parent.is_dir():
         refuse(
             f"`--output` must lie in a folder that exists, but got {output}. "
@@ -62,6 +63,10 @@ def demo(
     try:
         from .demo import run
 
+        if wanted:
+            from ..integrations.plots import pyplot
+
+            pyplot()  # refuse now, not after the work
         run(output, Console())
     except (ImportError, OSError, ValueError) as error:
         refuse(str(error))

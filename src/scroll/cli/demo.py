@@ -147,8 +147,12 @@ def run(output: Path, console: Console) -> None:
             if name == "toy":
                 shown = split.train
     console.print(table)
-    draw(x, bands, shown, output)
-    console.print(f"The two routes on the toy: {output}")
+    try:
+        draw(x, bands, shown, output)
+    except ImportError:  # of matplotlib
+        console.print("No picture: install matplotlib with pip install 'scroll-torch\\[plots]'.")
+    else:
+        console.print(f"The two routes on the toy: {output}")
 
 
 def _first(p: Normal) -> Normal:

@@ -15,6 +15,7 @@ from typing import Any
 from zlib import error as ZlibError
 
 import numpy as np
+import pandas as pd
 
 from .._core import files
 from .._core.checks import listed, must, quoted, refusal
@@ -94,7 +95,7 @@ def as_written(path: Path, typed: bool) -> Any:
 
 def read(path: Path, dtype: Any = None, **parse: Any) -> Any:
     """The frame of a CSV or Parquet file; of the latter, which has types, as it is."""
-    pd, suffix = library("pandas"), _suffix(str(path), path)
+    suffix = _suffix(str(path), path)
     must(path.is_file(), "table", "be a file", path, error=FileNotFoundError)
     # to the last bit: the same numbers give the same model, whatever the format
     how = {"index_col": False, "low_memory": False, "float_precision": "round_trip"}
@@ -105,7 +106,7 @@ def read(path: Path, dtype: Any = None, **parse: Any) -> Any:
     must(not repeated, str(path), "have distinct columns", f"{listed(repeated)} twice", remedy)
     with _readable(path):
         if suffix == ".parquet":
-            frame = pd.read_parquet(path, engine=library("pyarrow").__name__)
+            frame = pd.read_parquet(path, engine=_pyarrow().__name__)
         else:
             frame = pd.read_csv(path, dtype=dtype, **how, **parse)
     must(len(frame), str(path), "hold rows", "a header only")
@@ -124,7 +125,6 @@ def read(path: Path, dtype: Any = None, **parse: Any) -> Any:
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
     """Errors of the libraries that read tables, as a refusal of the file."""
-    pd = library("pandas")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
@@ -138,11 +138,10 @@ def _readable(path: Path) -> Iterator[None]:
 def _header(path: Path, suffix: str, how: dict[str, Any]) -> list[str]:
     """The names of the columns as they stand in the file, without empty ones."""
     if suffix == ".parquet":
-        library("pyarrow")
-        return [str(name) for name in library("pyarrow.parquet").read_schema(path).names]
+        return [str(name) for name in _pyarrow("pyarrow.parquet").read_schema(path).names]
     _check_text(path)
     plain = {"header": None, "nrows": 1, "dtype": str, "keep_default_na": False}
-    row = library("pandas").read_csv(path, **how, **plain).iloc[0]
+    row = pd.read_csv(path, **how, **plain).iloc[0]
     return [name for name in row.tolist() if name]
 
 
@@ -160,7 +159,7 @@ def write(frame: Any, path: Path) -> None:
     suffix = _suffix("--output", path)
     if suffix == ".parquet":
         into = io.BytesIO()
-        library("pyarrow")
+        _pyarrow()
         frame.to_parquet(into, engine="pyarrow", index=False)
         content = into.getvalue()
     else:
@@ -179,13 +178,15 @@ def _suffix(name: str, path: Path) -> str:
     return found[0]
 
 
-def library(name: str) -> Any:
-    """pandas or pyarrow, imported only where a table is read or written."""
+def _pyarrow(name: str = "pyarrow") -> Any:
+    """Import pyarrow, or a module of it, which only Parquet files need."""
     try:
+        import_module("pyarrow")
         return import_module(name)
     except ImportError as missing:
-        remedy = "Install it with pip install 'scroll-torch[tables]'."
-        raise refusal(name, "be installed for tables", "none", remedy, ImportError) from missing
+        remedy = "Install it with pip install 'scroll-torch[arrow]', or use CSV."
+        want = "be installed for Parquet files"
+        raise refusal("pyarrow", want, "none", remedy, ImportError) from missing
 
 
 def free(output: Path, *inputs: Path | None, table: bool = False) -> None:

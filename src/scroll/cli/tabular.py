@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from .._core.checks import listed, must, one_of, refusal
 from .._core.files import write
@@ -28,7 +29,7 @@ from ..tables.columns import Table
 from ..tables.outliers import OutlyingTarget, describe
 from . import table_files
 from .scores import of_labels, of_numbers
-from .table_files import Note, free, library, matched, numbered, read
+from .table_files import Note, free, matched, numbered, read
 from .targets import classes, kind_of, numbers, order, positions, repeated, require_one_kind
 
 TASKS = {"numbers": "regression"}  # all else is classified
@@ -180,13 +181,13 @@ def predict(
         for name, part in _outputs(model, p).items():
             found |= _numbered(f"{name}_" if name else "", part, interval, levels)
     found |= strange
-    out = library("pandas").DataFrame(found, index=frame.index)
+    out = pd.DataFrame(found, index=frame.index)
     if not keep:
         return out
     twice = [name for name in frame if name in found]
     remedy = "Rename them, or leave out --keep."
     must(not twice, "--keep", f"leave the results' names free in {table}", listed(twice), remedy)
-    return library("pandas").concat([table_files.as_written(table, typed), out], axis=1)
+    return pd.concat([table_files.as_written(table, typed), out], axis=1)
 
 
 def _named(classes: Any, p: Any, interval: float | None, levels: Sequence[float]) -> dict[str, Any]:

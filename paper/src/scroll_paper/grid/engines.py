@@ -64,7 +64,7 @@ def engine(text: str) -> Engine:
             "--engine",
             "be one whose package is installed",
             f"{kind!r} without {package}",
-            f"Install it with pip install 'scroll-torch[{kind}]'.",
+            f"Install it with pip install './paper[{kind}]' in the repository.",
             ImportError,
         ) from None
     if kind == "dask":

@@ -192,7 +192,7 @@ def _cells(rows: dict[tuple[str, str], dict[str, dict[int, float]]]) -> dict[Any
 
 
 def _needed(name: str) -> Any:
-    """A package of the extra `bench`."""
+    """Import a package that scroll-paper depends on."""
     from importlib import import_module
 
     try:
@@ -201,5 +201,5 @@ def _needed(name: str) -> Any:
         package = name.partition(".")[0]
         raise ImportError(
             f"`{package}` must be installed for the study of counts, but got none. "
-            "Install it with pip install 'scroll-torch[bench]'."
+            "Install it with pip install ./paper in the repository."
         ) from missing
