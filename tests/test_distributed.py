@@ -332,7 +332,7 @@ WRONG = {
     "label": (lambda r: step(r, None, torch.full((5,), 2 + r)), "`y` must hold labels 0..2"),
     "nothing": (lambda r: step(r, torch.zeros(0, D), torch.zeros(0, dtype=torch.long)),
         "`x` must hold a row on some rank, but got none"),
-    "missing": (missing_total, "Pass total=scroll.distributed.loss.total(len(shard))"),
+    "missing": (missing_total, "Pass total=scroll.distributed.total(len(shard))"),
     "refit: features": (lambda r: refitted(r, width=H + r), "`in_features` must be the same"),
     "refit: classes": (lambda r: refitted(r, classes=K + r), "`latents` must be the same"),
     "refit: dtype": (lambda r: refitted(r, dtype=(torch.float64, torch.float32)[r]),

@@ -64,7 +64,7 @@ def test_features_are_computed_once_and_kept(letters, tmp_path):
         assert found.y.tolist() == [1, 2, 3]
     assert np.array_equal(first.x, again.x)  # the first run is like every later one
     content = digest(TEXTS, [1.0, 2.0, 3.0])
-    assert [p.name for p in tmp_path.iterdir()] == [f"sources.letters-1.{content}.half.npz"]
+    assert [p.name for p in tmp_path.iterdir()] == [f"embedded.letters-1.{content}.half.npz"]
 
 
 def test_a_file_is_of_one_content_targets_encoder_and_version(letters, tmp_path, monkeypatch):
@@ -124,7 +124,7 @@ def test_an_item_is_the_same_alone_and_beside_one_far_out(wild, tmp_path, far):
 
 
 def test_a_file_of_the_older_layout_is_computed_again(letters, tmp_path):
-    older = tmp_path / f"sources.letters-1.{digest(TEXTS)}.npz"
+    older = tmp_path / f"embedded.letters-1.{digest(TEXTS)}.npz"
     np.savez(older, code=np.zeros((3, 3), np.uint8), low=np.ones(3), step=np.ones(3), y=np.ones(3))
     assert embed("letters", TEXTS, None, tmp_path).x.tolist() == COUNTS
     assert letters.loads == 1

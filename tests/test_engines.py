@@ -340,7 +340,7 @@ def test_the_command_refuses_in_a_line(monkeypatch, tmp_path):
 
 def test_importing_brings_no_engine():
     names = "{'dask', 'distributed', 'ray', 'joblib'}"
-    script = f"import sys, scroll, scroll.bench.engines; print({names} & set(sys.modules))"
+    script = f"import sys, scroll, scroll_paper.grid.engines; print({names} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, timeout=60)
     assert done.stdout.strip() == b"set()"
 

@@ -347,8 +347,8 @@ def test_heavy_libraries_wait():
     """Records are kept and tables written where there is no rich."""
     code = (
         "import sys; sys.modules |= dict.fromkeys(('rich', 'scipy', 'matplotlib'))\n"
-        "from scroll.bench import paper, records, significance, tables\n"
-        "t = tables.Table('t', '', ['wine'], [published.figures('headline_nll')])\n"
-        "print(tables.to_markdown(t), tables.to_csv(t))"
+        "from scroll_paper.tables import published, records, significance, table\n"
+        "t = table.Table('t', '', ['wine'], [published.figures('headline_nll')])\n"
+        "print(table.to_markdown(t), table.to_csv(t))"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -23,7 +23,7 @@ class ScrollProba(BaseProbaRegressor):  # type: ignore[misc]
 
     Examples:
         >>> from sklearn.datasets import load_diabetes
-        >>> from scroll.estimators.skpro_adapter import ScrollProba
+        >>> from scroll.integrations.skpro import ScrollProba
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
         >>> regressor = ScrollProba(max_steps=20, random_state=0).fit(X, y)
         >>> distribution = regressor.predict_proba(X[:3])
