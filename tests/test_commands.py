@@ -21,8 +21,7 @@ from scroll.cli.app import app
 from scroll.estimators import CollapsedNoise, ScrollClassifier, ScrollRegressor
 from scroll.estimators.modelfile import load
 from scroll.factors import Poisson
-from scroll.predictive import Categorical, Count, Mixture, Normal, metrics
-from scroll.predictive.mixing import CountMixture
+from scroll.predictive import Categorical, Count, CountMixture, Mixture, Normal, metrics
 
 pytestmark = pytest.mark.oldest
 
@@ -638,5 +637,5 @@ def test_brier_and_ece_by_hand():
         torch.testing.assert_close(metric(many, both), metric(p, y).expand(2))
     with pytest.raises(ValueError, match="`y` must hold labels"):
         metrics.ece(p, y + 1)
-    with pytest.raises(TypeError, match="`predictive` must be a normal"):
+    with pytest.raises(TypeError, match="`predictive` must have a CRPS, but got Categorical"):
         metrics.crps(p, p.mean)

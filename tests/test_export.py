@@ -257,7 +257,7 @@ def test_torch_takes_a_bare_head(covariance):
     for n in (1, 7, 100):
         psi = torch.randn(n, 4)
         got, want = program(psi), head(psi)
-        assert isinstance(got, scroll.predictive.normal.Normal)
+        assert isinstance(got, scroll.predictive.Normal)
         for name in ("mean", "noise_var", "belief_var"):
             assert getattr(got, name).dtype == torch.float32
             torch.testing.assert_close(getattr(got, name), getattr(want, name))

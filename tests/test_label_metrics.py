@@ -79,6 +79,7 @@ def test_ranked_probability_score_is_the_crps_of_its_levels():
     near = (q * np.abs(k - y.numpy()[:, None])).sum(-1)
     apart = np.einsum("nj,nk,jk->n", q, q, np.abs(k[:, None] - k))
     same(metrics.ranked_probability_score(p, y), (near - apart / 2).mean())
+    same(metrics.crps(Ordered(p.log_probs), y), (near - apart / 2).mean())
     two, y = example(k=2)
     same(metrics.ranked_probability_score(two, y), metrics.brier(two, y) / 2)
 

@@ -6,8 +6,16 @@ import torch
 from scipy import integrate, stats
 
 from scroll.factors import Bounded, NegativeBinomial, Poisson
-from scroll.predictive import Categorical, Count, Implied, Mixture, Normal, Ordered, metrics
-from scroll.predictive.mixing import CountMixture
+from scroll.predictive import (
+    Categorical,
+    Count,
+    CountMixture,
+    Implied,
+    Mixture,
+    Normal,
+    Ordered,
+    metrics,
+)
 
 
 def normals(n=4000):

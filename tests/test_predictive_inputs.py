@@ -18,7 +18,7 @@ from scroll.predictive import (
     Normal,
     Ordered,
 )
-from scroll.predictive.mixing import blend
+from scroll.predictive.mixture import mix
 
 N, H = 6, 4
 each = pytest.mark.parametrize("name", HEADS)
@@ -36,7 +36,7 @@ PREDICTIVES = {
     ),
     "classes": lambda: Categorical(torch.randn(N, 3).log_softmax(-1)),
     "levels": lambda: Ordered(torch.randn(N, 3).log_softmax(-1)),
-    "blended": lambda: blend(
+    "blended": lambda: mix(
         [Ordered(torch.randn(2, N, 3).log_softmax(-1))], torch.zeros(()), torch.ones(())
     ),
 }

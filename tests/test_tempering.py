@@ -12,7 +12,6 @@ import scroll
 from scroll import ScrollClassifier, ScrollRegressor
 from scroll.fitting.calibration import lapse_rate, tempered
 from scroll.predictive import Categorical, Normal, Ordered
-from scroll.predictive.mixing import lapsed
 
 STEP = 0.025  # of the factors, in logarithms
 
@@ -151,7 +150,7 @@ def test_a_lapse_rate_is_no_smaller_than_the_rows_can_tell():
 def test_lapsed_labels_are_a_mixture(kind):
     p = kind(torch.randn(4, 3).log_softmax(-1))
     rates = torch.tensor([0.1, 0.0, 0.9])
-    found = lapsed(p, 1.0, 0.2, rates)
+    found = p.recalibrated(1.0, 0.2, rates)
     assert type(found) is kind
     torch.testing.assert_close(found.probs, 0.8 * p.probs + 0.2 * rates, rtol=1e-12, atol=0)
     torch.testing.assert_close(found.probs.sum(-1), torch.ones(4), rtol=1e-12, atol=0)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from ..heads.named import RegressionHead
 from ..integrations.plots import predictive_band, pyplot, save
+from ..predictive import Normal
 from ..predictive.metrics import calibration_error, nll, rmse
-from ..predictive.normal import Normal
 from ..training.batches import Rows
 from ..training.bodies import MLP
 from ..training.loop import Network, Recipe, Watch, stack, train

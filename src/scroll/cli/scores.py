@@ -5,14 +5,13 @@ from typing import Any
 import torch
 
 from ..predictive import metrics
-from ..predictive.normal import Mixture, Normal, Ordered
 
 
 def of_labels(p: Any, y: torch.Tensor) -> dict[str, float]:
     """Of labels 0..K-1."""
     found = {"nll": -p.log_prob(y).mean()}
     asked = ["accuracy", "brier", "ece"]
-    if isinstance(p, Ordered):
+    if p.ordered:
         asked.append("ranked_probability_score")
     found |= {name: getattr(metrics, name)(p, y) for name in asked}
     return {name: float(score) for name, score in found.items()}
@@ -29,7 +28,7 @@ def of_numbers(p: Any, y: torch.Tensor) -> dict[str, float]:
 
 def calibration_error(p: Any, y: torch.Tensor) -> torch.Tensor:
     """Of counts by draws between F(y - 1) and F(y): at F(y) even the truth is off the diagonal."""
-    if isinstance(p, Normal | Mixture):
+    if not p.discrete:
         return metrics.calibration_error(p, y)
     off = (2 * metrics.pit(p, y, torch.Generator().manual_seed(0)) - 1).abs()
     levels = torch.tensor(metrics.LEVELS, dtype=off.dtype)

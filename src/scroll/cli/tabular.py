@@ -24,7 +24,7 @@ from ..estimators import ScrollClassifier, ScrollRegressor, modelfile
 from ..estimators.model import COUNTS
 from ..estimators.regressor import counted, whole
 from ..predictive.arguments import as_tensor
-from ..predictive.normal import Count, CountMixture, Mixture, Normal, Ordered
+from ..predictive.mixture import output as one_output
 from ..tables.columns import Table
 from ..tables.outliers import OutlyingTarget, describe
 from . import table_files
@@ -194,7 +194,7 @@ def _named(classes: Any, p: Any, interval: float | None, levels: Sequence[float]
     """Columns for labels: the likeliest, an interval where they are ordered, probabilities."""
     probs = p.probs.numpy()
     found = {"prediction": classes[probs.argmax(1)]}
-    if isinstance(p, Ordered):
+    if p.ordered:
         ends = p.interval(0.9 if interval is None else interval)
         found |= {
             name: classes[end.numpy()] for name, end in zip(("lower", "upper"), ends, strict=True)
@@ -211,8 +211,7 @@ def _numbered(lead: str, p: Any, interval: float | None, levels: Sequence[float]
     """Columns for one number: mean, std, interval, quantiles; of counts, integers for these."""
     ends = zip(("lower", "upper"), p.interval(0.9 if interval is None else interval), strict=True)
     points = dict(ends) | {f"q{level}": p.quantile(level) for level in levels}
-    count = isinstance(p, Count | CountMixture)
-    found = {name: whole(v.numpy()) if count else v.numpy() for name, v in points.items()}
+    found = {name: whole(v.numpy()) if p.discrete else v.numpy() for name, v in points.items()}
     moments = {"mean": p.mean.numpy(), "std": p.stddev.numpy()}
     return {f"{lead}{name}": column for name, column in (moments | found).items()}
 
@@ -327,13 +326,7 @@ def _outputs(model: Any, p: Any, targets: Sequence[str] = ()) -> dict[str, Any]:
     if p.mean.dim() == 1:
         return {"": p}
     known = targets or _targets(model) or [f"y{k}" for k in range(p.mean.shape[1])]
-    return {name: _output(p, k) for k, name in enumerate(known)}
-
-
-def _output(p: Any, k: int) -> Any:
-    if isinstance(p, Mixture):
-        return Mixture(_output(p.parts, k))
-    return Normal(p.mean[..., k], p.noise_var[..., k], p.belief_var[..., k])
+    return {name: one_output(p, k) for k, name in enumerate(known)}
 
 
 def _draw(folder: Path, parts: dict[str, Any], truth: dict[str, Any], ood: Any) -> None:

@@ -13,7 +13,6 @@ from torch import Tensor
 from .._core.checks import listed, must, one_of
 from ..fitting.plans import Body, Plan
 from ..fitting.split import pair
-from ..predictive.normal import Ordered
 from ..tables.frames import missing
 from .base import Array, Scroll
 from .sklearn_checks import check_weights, one_line
@@ -210,7 +209,7 @@ class ScrollClassifier(ClassifierMixin, Scroll):  # type: ignore[misc]
     def _in_order(self, X: Any) -> Any:
         p = self.predict_dist(X)
         must(
-            isinstance(p, Ordered),
+            p.ordered,
             "ordered",
             "be True, or the order of the classes, for intervals and quantiles",
             self.ordered,

@@ -23,8 +23,7 @@ from ..posterior.data import intercept
 from ..posterior.hybrid import Added
 from ..posterior.posterior import Refit
 from ..posterior.statistics import Statistics
-from ..predictive.mixing import blend, lapsed
-from ..predictive.normal import Categorical, Ordered
+from ..predictive.mixture import mix
 from ..tables.encoder import Encoder
 from .readout import Readout
 
@@ -208,7 +207,7 @@ class Model(nn.Module):
 
         In the target's own units, as plain tensors: this is what `torch.export` takes.
         """
-        return summary(self.dist(codes))
+        return self.dist(codes).as_tensors()
 
     def dist(self, codes: Tensor) -> Any:
         """`predictive` in one piece and with gradients, which a graph needs."""
@@ -230,8 +229,10 @@ class Model(nn.Module):
             mean = torch.cat([m.mean for m in some], -1)
             var = torch.cat([m.var for m in some], -1)
             found.append(part.readout.predict(Moments(mean, var)))
-        p = blend(found, self.shift, self.scale)
-        return lapsed(p, self.spec.power, self.spec.lapse, self.rates) if self.spec.lapse else p
+        p: Any = mix(found, self.shift, self.scale)
+        if not self.spec.lapse:
+            return p
+        return p.recalibrated(self.spec.power, self.spec.lapse, self.rates)
 
     @torch.no_grad()
     def over(self, name: str, codes: Tensor) -> Tensor:
@@ -249,13 +250,6 @@ class Model(nn.Module):
         for part in self.each:
             psi = part.features(x).detach()
             part.hold(part.bound.update(psi, y.expand(len(psi), *y.shape)))
-
-
-def summary(p: Any) -> Any:
-    """A predictive as tensors, float64: its probabilities, or its mean and standard deviation."""
-    if isinstance(p, Categorical | Ordered):
-        return p.probs.double()
-    return p.mean.double(), p.stddev.double()
 
 
 def candidate(spec: Spec, name: str, body: nn.Module | None = None) -> Candidate:

@@ -22,8 +22,7 @@ from torch import Tensor, nn
 from .._core.checks import must, refusal
 from .._core.files import write
 from .._core.versions import EXPORT, require
-from ..predictive.normal import Count, CountMixture, Mixture
-from .model import COUNTS, Model, summary
+from .model import COUNTS, Model
 from .onnx_counts import quantiles as count_quantiles
 
 _DOUBLE = 11  # onnx.TensorProto.DOUBLE
@@ -186,17 +185,16 @@ class _Graph(nn.Module):
 
     def forward(self, codes: Tensor) -> Any:
         p = self.model.dist(codes)
-        out = summary(p)
+        out = p.as_tensors()
         if not len(self.tail):
             return out
-        if isinstance(p, Count | CountMixture):
-            return (*out, count_quantiles(p, out[0], out[1], self.level))
-        parts = p.parts if isinstance(p, Mixture) else p
-        mean, std = parts.mean[..., None] * self.sign, parts.stddev[..., None]
+        if p.discrete:
+            return (*out, count_quantiles(p.members, out[0], out[1], self.level))
+        mean = torch.stack([m.mean for m in p.members])[..., None] * self.sign
+        std = torch.stack([m.stddev for m in p.members])[..., None]
         each = mean + std * self.deviate
-        if isinstance(p, Mixture):
-            each = _search(mean, std, each, self.tail)
-        return (*out, each * self.sign)
+        found = each[0] if len(each) == 1 else _search(mean, std, each, self.tail)
+        return (*out, found * self.sign)
 
 
 def _search(mean: Tensor, std: Tensor, each: Tensor, tail: Tensor) -> Tensor:

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from ..factors import NegativeBinomial
-from ..predictive.normal import Count, CountMixture
+from ..predictive import Count
 
 NODES = 130, 70  # on either side of a rule's centre
 SPACING = 0.1  # of the nodes under a count's distribution function, in asinh: 1e-6
 NARROWEST = 3e-4  # belief that the nodes resolve, in widths of the threshold
 
 
-def quantiles(p: Count | CountMixture, mean: Tensor, std: Tensor, q: Tensor) -> Tensor:
+def quantiles(members: Sequence[Count], mean: Tensor, std: Tensor, q: Tensor) -> Tensor:
     """The least count whose distribution function reaches q, (N, Q).
 
     Between the bounds that the mean and deviation of any y set (Cantelli): geometric halves while
@@ -22,7 +22,7 @@ def quantiles(p: Count | CountMixture, mean: Tensor, std: Tensor, q: Tensor) -> 
     at, spread = mean[:, None], std[:, None]
     low = (at - spread * ((1 - q) / q).sqrt()).floor().clamp(min=0) - 1  # F(low) < q <= F(high)
     high = (at + spread * (q / (1 - q)).sqrt()).ceil()
-    given = latent(p.parts if isinstance(p, CountMixture) else (p,))
+    given = latent(members)
 
     def apart(low: Tensor, high: Tensor) -> Tensor:
         return (high - low > 1 + 1e-12 * high).any()

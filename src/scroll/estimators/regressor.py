@@ -11,7 +11,6 @@ from torch import Tensor
 from .._core.checks import LARGE_COUNTS, LARGEST_COUNT, must, one_of, refusal
 from ..fitting.plans import Body, Plan
 from ..fitting.split import pair
-from ..predictive.normal import Mixture
 from ..tables.outliers import warn_of_outliers
 from .base import Array, Scroll
 from .sklearn_checks import check_target, one_line
@@ -206,7 +205,7 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         p = self.model_.predictive(codes)
         total = p.variance
         known = self.model_.over("epistemic", codes) * self.model_.scale.square()
-        apart = p.parts.mean.var(0, unbiased=False) if isinstance(p, Mixture) else 0.0
+        apart = torch.stack([m.mean for m in p.members]).var(0, unbiased=False)
         epistemic = torch.minimum(known + apart, total)
         return (total - epistemic).numpy(), epistemic.numpy()
 

@@ -16,7 +16,7 @@ from math import log10
 import torch
 from torch import Tensor
 
-from ..predictive.normal import Mixture, Normal
+from ..predictive import Normal
 
 FEWEST = 20  # held-out rows below which there is nothing to learn from
 SHARE = 2 / 3  # see docs/recipe.md
@@ -38,8 +38,7 @@ def tempered(p: Normal, y: Tensor, weight: Tensor | None = None) -> float:
 
 
 def _score(p: Normal, factor: float, y: Tensor, weight: Tensor | None) -> Tensor:
-    parts = (p.mean, p.noise_var * factor**2, p.belief_var * factor**2)
-    log_p = Mixture(Normal(*(part.double() for part in parts))).log_prob(y.double())
+    log_p = p.widened(factor).mixture().log_prob(y.double())
     log_p = log_p if log_p.dim() == 1 else log_p.sum(-1)
     return log_p.mean() if weight is None else (log_p * weight).mean()
 

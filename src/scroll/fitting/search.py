@@ -8,7 +8,6 @@ predicts is decided, member by member, by the score on held-out rows.
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 from ..heads.head import Head
 from ..heads.likelihoods import GaussianLikelihood
 from ..posterior.posterior import Refit, refit
-from ..predictive.normal import Normal
+from ..predictive.mixture import joined, member
 from ..training.batches import Rows
 from ..training.loop import Network, Trained, Watch, held_out_nll, replicated, stack, train
 from .calibration import lapse_rate, tempered
@@ -80,20 +79,14 @@ class Routed(NamedTuple):
         which = each.mean(-1).nan_to_num(-torch.inf).argmax(0)
         return [names[i] for i in which.tolist()], each[which, torch.arange(len(which))]
 
-    def normal(self) -> Normal:
-        """The predictive of each member by its route, where it is Gaussian."""
+    def chosen(self) -> Any:
+        """The predictive of each member by its route, as one stack."""
         routes = self.best()[0]
-        pick = partial(_picked, [self.said[route] for route in routes])
-        return Normal(pick("mean"), pick("noise_var"), pick("belief_var"))
+        return joined([member(self.said[r], slice(m, m + 1)) for m, r in enumerate(routes)])
 
     def scores(self) -> dict[str, float]:
         """The first member's score by each route."""
         return {route: -float(held[0].mean()) for route, held in self.held.items()}
-
-
-def _picked(said: list[Any], name: str) -> Tensor:
-    """An attribute of the m-th predictive, of its m-th member."""
-    return torch.stack([getattr(p, name)[m] for m, p in enumerate(said)])
 
 
 def fit(
@@ -192,19 +185,17 @@ def _on_all(
 
 
 def _width(parts: list[Routed], data: Data) -> float:
-    """The factor on all members' deviations, where they are Gaussian."""
-    each = [part.normal() for part in parts if isinstance(part.said[part.best()[0][0]], Normal)]
-    if not each or data.seen:
+    """The factor on all members' deviations; labels and counts have none."""
+    members = joined([part.chosen() for part in parts])
+    if members.discrete or data.seen:
         return 1.0
-    names = ("mean", "noise_var", "belief_var")
-    members = Normal(*(torch.cat([getattr(p, name) for p in each]) for name in names))
     weight = None if data.held_weight is None else data.held_weight[:LOOKED]
     return tempered(members, data.held_y[:LOOKED], weight)
 
 
 def _lapse(parts: list[Routed], data: Data) -> float:
     """The lapse rate of labels."""
-    members = torch.cat([part.said[part.best()[0][0]].log_probs for part in parts])
+    members = joined([part.chosen() for part in parts]).log_probs
     y = data.held_y[: 0 if data.seen else LOOKED]
     weight = None if data.held_weight is None else data.held_weight[: len(y)]
     often = rates(data, members.shape[-1])

@@ -35,7 +35,7 @@ from ..factors import (
 )
 from ..factors.confined import concentration, confined
 from ..factors.factor import Moments
-from ..predictive.normal import Categorical, Count, Implied, Normal, Ordered
+from ..predictive import Categorical, Count, Implied, Normal, Ordered
 
 Replicates = tuple[int, ...]
 

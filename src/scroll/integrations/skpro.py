@@ -10,7 +10,6 @@ from skpro.regression.base import BaseProbaRegressor
 
 from ..estimators.regressor import ScrollRegressor
 from ..fitting.plans import Body
-from ..predictive.normal import Mixture
 
 
 class ScrollProba(BaseProbaRegressor):  # type: ignore[misc]
@@ -91,14 +90,13 @@ class ScrollProba(BaseProbaRegressor):  # type: ignore[misc]
         p = self.estimator_.predict_dist(_named(X))
         how = {"index": X.index, "columns": self._targets}
         rows = (len(X), len(self._targets))
-        if not isinstance(p, Mixture):
-            return Normal(*(m.numpy().reshape(rows) for m in (p.mean, p.stddev)), **how)
-        members = len(p.parts.mean)
+        means = [m.mean.numpy().reshape(rows) for m in p.members]
+        stds = [m.stddev.numpy().reshape(rows) for m in p.members]
+        if len(means) == 1:
+            return Normal(means[0], stds[0], **how)
         # skpro's general Mixture takes logarithms of densities that are zero in the tails
-        mean, std = (
-            m.numpy().reshape(members, *rows).swapaxes(0, 1) for m in (p.parts.mean, p.parts.stddev)
-        )
-        return NormalMixture(np.ones((len(X), members)), mean, std, **how)
+        weights = np.ones((len(X), len(means)))
+        return NormalMixture(weights, np.stack(means, 1), np.stack(stds, 1), **how)
 
     def _frame(self, X: pd.DataFrame, values: Any) -> pd.DataFrame:
         return pd.DataFrame(np.reshape(values, (len(X), -1)), X.index, self._targets)

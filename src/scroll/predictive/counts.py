@@ -1,12 +1,14 @@
 """Predictives of counts: one belief about the log rate, or a mixture of several."""
 
+from collections.abc import Callable
 from math import log
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
 
 from .._core.checks import counts, must
-from .._core.value import cast, value
+from .._core.value import cast, map_tensors, value
 from ..factors import NegativeBinomial, Poisson
 from ..factors.count_cdf import count_cdf, search
 from ..factors.factor import Moments
@@ -14,14 +16,24 @@ from .arguments import Levels, interval, quantile, randn, rows
 from .summaries import summary
 
 _LARGE = 2.0**40  # rates from which a Poisson count is normal to all digits of a float
+_BLOCKS = 256  # terms of a sum over counts, on each side of y
 
 
 @value
 class Count:
-    """y | f of a count factor with rate exp f, f ~ N(latent_mean, latent_var)."""
+    """y | f of a count factor with rate exp f, f ~ N(latent_mean, latent_var).
+
+    Attributes:
+        factor: p(y | f).
+        latent_mean: mean of the log rate, (..., N).
+        latent_var: variance of the log rate.
+    """
+
+    discrete: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
 
     factor: Poisson | NegativeBinomial
-    latent_mean: Tensor  # (..., N)
+    latent_mean: Tensor
     latent_var: Tensor
 
     @property
@@ -36,7 +48,7 @@ class Count:
 
     @property
     def stddev(self) -> Tensor:
-        """sqrt(variance), without the square of the mean, which is the first to overflow."""
+        """The square root of the variance, without mean^2, which is the first to overflow."""
         root = self.mean.sqrt()
         return root * (1 + self.mean * self._excess).sqrt()
 
@@ -47,28 +59,41 @@ class Count:
             excess = excess + self.latent_var.exp() / self.factor.concentration[..., None]
         return excess
 
+    @property
+    def members(self) -> tuple["Count"]:
+        """The counts that are mixed: this one."""
+        return (self,)
+
     def log_prob(self, y: Tensor) -> Tensor:
+        """Return log P(y) of each row."""
         y = rows(y, self.latent_mean)
         counts(y, 2.0**53)  # beyond it a float cannot tell a count from the next
         return self.factor.log_marginal(y, self._at)
 
     def cdf(self, y: Tensor) -> Tensor:
-        """P(count <= y)."""
+        """Return P(count <= y) of each row."""
         k = rows(y, self.latent_mean).floor()
         return torch.where(k < 0, 0.0, count_cdf(self.factor, k.clamp(min=0), self._at))
 
     def icdf(self, q: Tensor) -> Tensor:
-        """The least count whose cdf reaches q."""
+        """Return the least count whose cdf reaches q."""
         return CountMixture((self,)).icdf(q)
 
     def quantile(self, q: Levels) -> Tensor:
+        """Return the quantiles at one level, or at Q levels along a last axis."""
         return quantile(self.icdf, q, self.latent_mean)
 
     def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
+        """Return the least and the greatest count of the central interval, which covers at least
+        `coverage`."""
         return interval(self.quantile, coverage)
 
+    def crps(self, y: Tensor) -> Tensor:
+        """Return sum_k (F(k) - 1[k >= y])^2 of each row: see `CountMixture.crps`."""
+        return CountMixture((self,)).crps(y)
+
     def sample(self, n: int, generator: Generator | None = None) -> Tensor:
-        """n counts per row, (n, ...)."""
+        """Return n counts per row, (n, ...)."""
         noise = randn(self.latent_mean, n, generator)
         rate = (self.latent_mean + self.latent_var.sqrt() * noise).exp()
         if isinstance(self.factor, NegativeBinomial):
@@ -81,6 +106,19 @@ class Count:
         noise = torch.randn(rate.shape, dtype=rate.dtype, device=rate.device, generator=generator)
         return torch.where(large, (rate + rate.sqrt() * noise).round(), drawn)
 
+    def in_units(self, shift: Tensor, scale: Tensor) -> "Count":
+        """Return it as it is: counts have no unit."""
+        return self
+
+    def mixture(self) -> "Count | CountMixture":
+        """Return the equal mixture of the members (M, ...); of one, that one."""
+        each = [map_tensors(lambda t, m=m: t[m], self) for m in range(len(self.latent_mean))]
+        return each[0] if len(each) == 1 else CountMixture(tuple(each))
+
+    def as_tensors(self) -> tuple[Tensor, Tensor]:
+        """Return mean and standard deviation, in float64."""
+        return self.mean.double(), self.stddev.double()
+
     @property
     def _at(self) -> Moments:
         return Moments(self.latent_mean, self.latent_var)
@@ -92,32 +130,50 @@ class Count:
 
 @value
 class CountMixture:
-    """y ~ 1/M sum_m of count predictives."""
+    """y ~ 1/M sum_m of count predictives.
+
+    Attributes:
+        parts: the members of an ensemble.
+    """
+
+    discrete: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
 
     parts: tuple[Count, ...]
 
     @property
     def mean(self) -> Tensor:
-        return self._over("mean").mean(0)
+        """The mean over the members."""
+        return self._means.mean(0)
 
     @property
     def variance(self) -> Tensor:
-        return self._over("variance").mean(0) + self._over("mean").var(0, unbiased=False)
+        """The members' mean variance, and the variance of their means."""
+        variances = torch.stack([part.variance for part in self.parts])
+        return variances.mean(0) + self._means.var(0, unbiased=False)
 
     @property
     def stddev(self) -> Tensor:
+        """The square root of the variance."""
         return self.variance.sqrt()
 
+    @property
+    def members(self) -> tuple[Count, ...]:
+        """The counts that are mixed."""
+        return self.parts
+
     def log_prob(self, y: Tensor) -> Tensor:
+        """Return log P(y) of each row."""
         each = torch.stack([part.log_prob(y) for part in self.parts])
         return each.logsumexp(0) - log(len(each))
 
     def cdf(self, y: Tensor) -> Tensor:
+        """Return P(count <= y) of each row."""
         return torch.stack([part.cdf(y) for part in self.parts]).mean(0)
 
     def icdf(self, q: Tensor) -> Tensor:
-        """The least count whose cdf reaches q, in float64."""
-        exact = CountMixture(tuple(cast(part, torch.float64) for part in self.parts))
+        """Return the least count whose cdf reaches q, found in float64."""
+        exact = cast(self, torch.float64)
         mean = exact.mean
         level = rows(q, mean).expand_as(mean)
         below = bool((level < 1 - 1e-12).all())
@@ -126,21 +182,54 @@ class CountMixture:
         return found.to(self.parts[0].latent_mean.dtype)
 
     def quantile(self, q: Levels) -> Tensor:
+        """Return the quantiles at one level, or at Q levels along a last axis."""
         return quantile(self.icdf, q, self.parts[0].latent_mean)
 
     def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
+        """Return the least and the greatest count of the central interval, which covers at least
+        `coverage`."""
         return interval(self.quantile, coverage)
 
+    def crps(self, y: Tensor) -> Tensor:
+        """Return sum_{k < y} F(k)^2 + sum_{k >= y} (1 - F(k))^2 of each row, in float64.
+
+        The tail beyond F = 1 - 1e-6 is left out. Where more than 256 terms stand on one side of y,
+        they are summed in blocks, each by its middle term.
+        """
+        p, y = cast(self, torch.float64), y.double()
+        top = torch.maximum(p.icdf(torch.as_tensor(1 - 1e-6)), y)
+        below = _sum(lambda k: p.cdf(k).square(), torch.zeros_like(y), y)
+        return below + _sum(lambda k: (1 - p.cdf(k)).square(), y, top - y + 1)
+
     def sample(self, n: int, generator: Generator | None = None) -> Tensor:
-        """n counts per row, (n, ...)."""
+        """Return n counts per row, (n, ...)."""
         each = torch.stack([part.sample(n, generator) for part in self.parts])
         shape, device = each.shape[1:], each.device
-        who = torch.randint(len(self.parts), shape, generator=generator, device=device)
-        return each.gather(0, who[None])[0]
+        member = torch.randint(len(self.parts), shape, generator=generator, device=device)
+        return each.gather(0, member[None])[0]
 
-    def _over(self, name: str) -> Tensor:
-        return torch.stack([getattr(part, name) for part in self.parts])
+    def in_units(self, shift: Tensor, scale: Tensor) -> "CountMixture":
+        """Return it as it is: counts have no unit."""
+        return self
+
+    def as_tensors(self) -> tuple[Tensor, Tensor]:
+        """Return mean and standard deviation, in float64."""
+        return self.mean.double(), self.stddev.double()
+
+    @property
+    def _means(self) -> Tensor:
+        return torch.stack([part.mean for part in self.parts])
 
     def __repr__(self) -> str:
         members, shape = f"{len(self.parts)} members", self.parts[0].latent_mean.shape
         return summary("CountMixture", shape, members, mean=self.mean, stddev=self.stddev)
+
+
+def _sum(f: Callable[[Tensor], Tensor], first: Tensor, count: Tensor) -> Tensor:
+    """sum of f(k) over `count` integers from `first` on, in at most _BLOCKS blocks."""
+    step, total = (count / _BLOCKS).ceil().clamp(min=1), torch.zeros_like(first)
+    for j in range(int((count / step).ceil().max())):
+        width = torch.minimum(count - j * step, step).clamp(min=0)
+        middle = first + j * step + ((width - 1) / 2).floor().clamp(min=0)
+        total = total + width * f(middle)
+    return total

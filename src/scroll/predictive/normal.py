@@ -1,70 +1,96 @@
-"""What a head gives back: a distribution over y for each row.
+"""Predictives of a real number: a normal, and the equal mixture of several."""
 
-Shapes are the user's: (..., N) for one output, (..., N, K) for several. `quantile` of Q
-levels adds a last axis of Q.
-"""
-
-from math import log
+from math import log, pi, sqrt
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
 from torch.special import ndtr, ndtri
 
-from .._core.checks import labels
 from .._core.linalg import log_normal
-from .._core.value import value
-from ..factors import Factor
-from ..factors.factor import Moments
-from .arguments import Levels, as_tensor, interval, n_draws, quantile, randn, rows
-from .counts import Count, CountMixture
+from .._core.value import cast, map_tensors, value
+from .arguments import Levels, interval, n_draws, quantile, randn, rows
 from .summaries import summary
-
-__all__ = [
-    "Categorical",
-    "Count",
-    "CountMixture",
-    "Implied",
-    "Levels",
-    "Mixture",
-    "Normal",
-    "Ordered",
-]
 
 
 @value
 class Normal:
-    """y ~ N(mean, noise_var + belief_var)."""
+    """y ~ N(mean, noise_var + belief_var).
+
+    Attributes:
+        mean: (..., N), or (..., N, K) of several outputs.
+        noise_var: variance of the observation factor.
+        belief_var: variance of the latent function: score-trained spread on the free route,
+            epistemic on a bound one.
+    """
+
+    discrete: ClassVar[bool] = False
+    ordered: ClassVar[bool] = True
 
     mean: Tensor
-    noise_var: Tensor  # of the observation factor
-    belief_var: Tensor  # v_n: score-trained spread on the free route, epistemic on a bound one
+    noise_var: Tensor
+    belief_var: Tensor
 
     @property
     def variance(self) -> Tensor:
+        """noise_var + belief_var."""
         return self.noise_var + self.belief_var
 
     @property
     def stddev(self) -> Tensor:
+        """The square root of the variance."""
         return self.variance.sqrt()
 
+    @property
+    def members(self) -> tuple["Normal"]:
+        """The normals that are mixed: this one."""
+        return (self,)
+
     def log_prob(self, y: Tensor) -> Tensor:
+        """Return log p(y) of each row."""
         return log_normal(rows(y, self.mean) - self.mean, self.variance)
 
     def cdf(self, y: Tensor) -> Tensor:
+        """Return P(. <= y) of each row."""
         return ndtr((rows(y, self.mean) - self.mean) / self.stddev)
 
     def icdf(self, q: Tensor) -> Tensor:
+        """Return the y whose cdf is q."""
         return self.mean + self.stddev * ndtri(rows(q, self.mean))
 
     def quantile(self, q: Levels) -> Tensor:
+        """Return the quantiles at one level, or at Q levels along a last axis."""
         return quantile(self.icdf, q, self.mean)
 
     def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
+        """Return the quantiles that enclose the central `coverage` of the probability."""
         return interval(self.quantile, coverage)
 
+    def crps(self, y: Tensor) -> Tensor:
+        """Return int (F(t) - 1[t >= y])^2 dt of each row."""
+        return Mixture(map_tensors(lambda t: t[None], self)).crps(y)
+
     def sample(self, n: int, generator: Generator | None = None) -> Tensor:
-        """n draws per row, (n, ...)."""
+        """Return n draws of y per row, (n, ...)."""
         return self.mean + self.stddev * randn(self.mean, n, generator)
+
+    def in_units(self, shift: Tensor, scale: Tensor) -> "Normal":
+        """Return the distribution of shift + scale y."""
+        square = scale.square()
+        return Normal(shift + scale * self.mean, square * self.noise_var, square * self.belief_var)
+
+    def widened(self, factor: float) -> "Normal":
+        """Return the normal with its standard deviations multiplied by `factor`."""
+        return Normal(self.mean, self.noise_var * factor**2, self.belief_var * factor**2)
+
+    def mixture(self) -> "Normal | Mixture":
+        """Return the equal mixture of the members (M, ...), in float64; of one, that one."""
+        parts = cast(self, torch.float64)
+        return Mixture(parts) if len(parts.mean) > 1 else map_tensors(lambda t: t[0], parts)
+
+    def as_tensors(self) -> tuple[Tensor, Tensor]:
+        """Return mean and standard deviation, in float64."""
+        return self.mean.double(), self.stddev.double()
 
     def __repr__(self) -> str:
         return summary("Normal", self.mean.shape, mean=self.mean, stddev=self.stddev)
@@ -72,37 +98,56 @@ class Normal:
 
 @value
 class Mixture:
-    """y ~ 1/M sum_m N(mean_m, var_m), the members of an ensemble along the first axis."""
+    """y ~ 1/M sum_m N(mean_m, var_m).
 
-    parts: Normal  # (M, ...)
+    Attributes:
+        parts: the members of an ensemble along the first axis, (M, ...).
+    """
+
+    discrete: ClassVar[bool] = False
+    ordered: ClassVar[bool] = True
+
+    parts: Normal
 
     @property
     def mean(self) -> Tensor:
+        """The mean over the members."""
         return self.parts.mean.mean(0)
 
     @property
     def variance(self) -> Tensor:
+        """The members' mean variance, and the variance of their means."""
         return self.collapsed().variance
 
     @property
     def stddev(self) -> Tensor:
+        """The square root of the variance."""
         return self.variance.sqrt()
 
+    @property
+    def members(self) -> tuple[Normal, ...]:
+        """The normals that are mixed."""
+        each = (self.parts.mean, self.parts.noise_var, self.parts.belief_var)
+        return tuple(Normal(*parts) for parts in zip(*each, strict=True))
+
     def collapsed(self) -> Normal:
-        """The normal of the same mean and variance; where members differ, belief_var grows."""
+        """Return the normal of the same mean and variance; where members differ, belief_var
+        grows."""
         p = self.parts
         apart = p.mean.var(0, unbiased=False)
         return Normal(self.mean, p.noise_var.mean(0), p.belief_var.mean(0) + apart)
 
     def log_prob(self, y: Tensor) -> Tensor:
+        """Return log p(y) of each row."""
         each = self.parts.log_prob(rows(y, self.mean).expand_as(self.parts.mean))
         return each.logsumexp(0) - log(len(each))
 
     def cdf(self, y: Tensor) -> Tensor:
+        """Return P(. <= y) of each row."""
         return self.parts.cdf(rows(y, self.mean).expand_as(self.parts.mean)).mean(0)
 
     def icdf(self, q: Tensor) -> Tensor:
-        """By bisection between the least and the greatest quantile of a member."""
+        """Return the y whose cdf is q, by bisection between the members' own quantiles."""
         q = rows(q, self.mean)
         each = self.parts.icdf(q.expand_as(self.parts.mean))
         low, high = each.amin(0), each.amax(0)
@@ -113,18 +158,37 @@ class Mixture:
         return (low + high) / 2
 
     def quantile(self, q: Levels) -> Tensor:
+        """Return the quantiles at one level, or at Q levels along a last axis."""
         return quantile(self.icdf, q, self.mean)
 
     def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
+        """Return the quantiles that enclose the central `coverage` of the probability."""
         return interval(self.quantile, coverage)
 
+    def crps(self, y: Tensor) -> Tensor:
+        """Return E |Y - y| - E |Y - Y'| / 2 of each row, which is int (F(t) - 1[t >= y])^2 dt."""
+        mean, variance = self.parts.mean, self.parts.variance
+        near = _distance(y - mean, variance).mean(0)
+        apart = [
+            _distance(mean - m, variance + v).mean(0) for m, v in zip(mean, variance, strict=True)
+        ]
+        return near - torch.stack(apart).mean(0) / 2
+
     def sample(self, n: int, generator: Generator | None = None) -> Tensor:
-        """n draws per row, (n, ...)."""
+        """Return n draws of y per row, (n, ...)."""
         p = self.parts
         shape, device = (n_draws(n), *self.mean.shape), p.mean.device
-        who = torch.randint(len(p.mean), shape, generator=generator, device=device)
-        mean, std = p.mean.gather(0, who), p.stddev.gather(0, who)
+        member = torch.randint(len(p.mean), shape, generator=generator, device=device)
+        mean, std = p.mean.gather(0, member), p.stddev.gather(0, member)
         return mean + std * randn(self.mean, n, generator)
+
+    def in_units(self, shift: Tensor, scale: Tensor) -> "Mixture":
+        """Return the distribution of shift + scale y."""
+        return Mixture(self.parts.in_units(shift, scale))
+
+    def as_tensors(self) -> tuple[Tensor, Tensor]:
+        """Return mean and standard deviation, in float64."""
+        return self.mean.double(), self.stddev.double()
 
     def __repr__(self) -> str:
         members = f"{len(self.parts.mean)} members"
@@ -132,130 +196,8 @@ class Mixture:
         return summary("Mixture", shape, members, mean=self.mean, stddev=self.stddev)
 
 
-@value
-class Categorical:
-    """P(y = k) = probs[..., k], y = 0..K-1. Moments are those of the one-hot vector."""
-
-    log_probs: Tensor  # (..., N, K), normalised
-
-    @property
-    def probs(self) -> Tensor:
-        return self.log_probs.exp()
-
-    @property
-    def mean(self) -> Tensor:
-        return self.probs
-
-    @property
-    def variance(self) -> Tensor:
-        return self.probs * (1 - self.probs)
-
-    @property
-    def stddev(self) -> Tensor:
-        return self.variance.sqrt()
-
-    @property
-    def mode(self) -> Tensor:
-        """The most probable label."""
-        return self.log_probs.argmax(-1)
-
-    def log_prob(self, y: Tensor) -> Tensor:
-        shape = self.log_probs.shape
-        y = labels(as_tensor("y", y).to(self.log_probs.device), shape[:-1], shape[-1])
-        return self.log_probs.gather(-1, y[..., None])[..., 0]
-
-    def sample(self, n: int, generator: Generator | None = None) -> Tensor:
-        """n labels per row, (n, ...)."""
-        lead = self.log_probs.shape[:-1]
-        if n_draws(n) == 0 or lead.numel() == 0:  # torch draws at least one
-            return torch.empty((n, *lead), dtype=torch.long, device=self.log_probs.device)
-        flat = self.probs.flatten(0, -2)
-        draws = torch.multinomial(flat, n, replacement=True, generator=generator)
-        return draws.mT.unflatten(-1, lead)
-
-    def __repr__(self) -> str:
-        shape, top = self.log_probs.shape, self.log_probs.amax(-1).exp()
-        return summary("Categorical", shape[:-1], f"{shape[-1]} classes", largest_probability=top)
-
-
-@value
-class Ordered:
-    """P(y = k) = probs[..., k] for ordered levels: also a distribution function and quantiles."""
-
-    log_probs: Tensor  # (..., N, K), normalised
-
-    @property
-    def probs(self) -> Tensor:
-        return self.log_probs.exp()
-
-    @property
-    def mean(self) -> Tensor:
-        return self.probs @ self._levels
-
-    @property
-    def variance(self) -> Tensor:
-        return (self.probs * (self._levels - self.mean[..., None]).square()).sum(-1)
-
-    @property
-    def stddev(self) -> Tensor:
-        return self.variance.sqrt()
-
-    @property
-    def mode(self) -> Tensor:
-        """The most probable level."""
-        return self.log_probs.argmax(-1)
-
-    def log_prob(self, y: Tensor) -> Tensor:
-        return Categorical(self.log_probs).log_prob(y)
-
-    def cdf(self, y: Tensor) -> Tensor:
-        """P(level <= y)."""
-        y = rows(y, self.log_probs[..., 0])
-        return (self.probs * (self._levels <= y[..., None])).sum(-1)
-
-    def icdf(self, q: Tensor) -> Tensor:
-        """The least level whose cdf reaches q."""
-        short = self.probs.cumsum(-1) < rows(q, self.log_probs[..., 0])[..., None]
-        return short[..., :-1].sum(-1)
-
-    def quantile(self, q: Levels) -> Tensor:
-        return quantile(self.icdf, q, self.log_probs[..., 0])
-
-    def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
-        return interval(self.quantile, coverage)
-
-    def sample(self, n: int, generator: Generator | None = None) -> Tensor:
-        """n levels per row, (n, ...)."""
-        return Categorical(self.log_probs).sample(n, generator)
-
-    def __repr__(self) -> str:
-        *shape, k = self.log_probs.shape
-        return summary("Ordered", tuple(shape), f"{k} levels", mean=self.mean, stddev=self.stddev)
-
-    @property
-    def _levels(self) -> Tensor:
-        k = self.log_probs.shape[-1]
-        return torch.arange(k, dtype=self.log_probs.dtype, device=self.log_probs.device)
-
-
-@value
-class Implied:
-    """The predictive of a user's own factor: its density, and the latent f behind it."""
-
-    factor: Factor
-    latent_mean: Tensor  # (..., N)
-    latent_var: Tensor
-
-    def log_prob(self, y: Tensor) -> Tensor:
-        y = rows(y, self.latent_mean)
-        return self.factor.log_marginal(y, Moments(self.latent_mean, self.latent_var))
-
-    def sample_latent(self, n: int, generator: Generator | None = None) -> Tensor:
-        """n draws of f per row, (n, ...)."""
-        noise = randn(self.latent_mean, n, generator)
-        return self.latent_mean + self.latent_var.sqrt() * noise
-
-    def __repr__(self) -> str:
-        factor, std = f"factor {type(self.factor).__name__}", self.latent_var.sqrt()
-        shape = self.latent_mean.shape
-        return summary("Implied", shape, factor, latent_mean=self.latent_mean, latent_stddev=std)
+def _distance(mean: Tensor, variance: Tensor) -> Tensor:
+    """E |Z| for Z ~ N(mean, variance)."""
+    std = variance.sqrt()
+    z = mean / std
+    return std * (z * (2 * ndtr(z) - 1) + sqrt(2 / pi) * (-z.square() / 2).exp())

@@ -6,8 +6,16 @@ import torch
 from scipy import stats
 
 from scroll.factors import Bounded, NegativeBinomial, Poisson
-from scroll.predictive import Categorical, Count, Implied, Mixture, Normal, Ordered
-from scroll.predictive.mixing import CountMixture, blend
+from scroll.predictive import (
+    Categorical,
+    Count,
+    CountMixture,
+    Implied,
+    Mixture,
+    Normal,
+    Ordered,
+)
+from scroll.predictive.mixture import joined, member, mix, output
 
 N = 5
 UNITS = torch.tensor(0.0), torch.tensor(1.0)
@@ -29,7 +37,7 @@ def test_normals_are_mixed_in_the_units_of_the_target(shape, shift, scale, dtype
     """Several stacks of several members; in float64, whatever they come in."""
     stacks = [normals(m, *shape, dtype=dtype) for m in (2, 1)]
     shift, scale = torch.tensor(shift), torch.tensor(scale)
-    ours, y = blend(stacks, shift, scale), shift + 2 * scale * torch.randn(shape)
+    ours, y = mix(stacks, shift, scale), shift + 2 * scale * torch.randn(shape)
     assert isinstance(ours, Mixture)
     assert len(ours.parts.mean) == 3
     mean, noise, belief = (
@@ -52,7 +60,7 @@ def test_normals_are_mixed_in_the_units_of_the_target(shape, shift, scale, dtype
 
 def test_one_normal_stays_one():
     stack = normals(1, N)
-    ours = blend([stack], torch.tensor(2.0), torch.tensor(3.0))
+    ours = mix([stack], torch.tensor(2.0), torch.tensor(3.0))
     assert isinstance(ours, Normal)
     assert ours.mean.shape == (N,)
     y = torch.randn(N)
@@ -69,7 +77,7 @@ def test_one_normal_stays_one():
 @pytest.mark.parametrize("members", [(1,), (3,), (2, 1)])
 def test_probabilities_are_averaged(kind, members):
     stacks = [kind((3 * torch.randn(m, N, 4)).log_softmax(-1)) for m in members]
-    ours = blend(stacks, *UNITS)
+    ours = mix(stacks, *UNITS)
     assert type(ours) is kind
     want = np.concatenate([s.log_probs.exp().numpy() for s in stacks]).mean(0)
     np.testing.assert_allclose(ours.probs, want, rtol=1e-9)
@@ -79,7 +87,7 @@ def test_probabilities_are_averaged(kind, members):
 
 def test_probabilities_that_float32_cannot_tell_from_one_are_averaged_in_float64():
     sure = torch.tensor([[[-1e-9, -20.0]], [[-20.0, -1e-9]], [[-40.0, -1e-9]]]).float()
-    ours = blend([Categorical(sure)], *UNITS)
+    ours = mix([Categorical(sure)], *UNITS)
     assert ours.log_probs.dtype == torch.float64
     np.testing.assert_allclose(ours.probs.sum(-1), 1, rtol=1e-12)
     assert ours.probs[0, 0].item() == pytest.approx((1 + np.exp(-20) + np.exp(-40)) / 3, rel=1e-7)
@@ -88,7 +96,7 @@ def test_probabilities_that_float32_cannot_tell_from_one_are_averaged_in_float64
 def test_what_cannot_be_mixed_is_refused():
     one = Implied(Bounded(lambda y, f: -((y - f) ** 2)), torch.zeros(2, N), torch.ones(2, N))
     with pytest.raises(TypeError, match=r"`likelihood` must be one that an ensemble can mix, but"):
-        blend([one], *UNITS)
+        mix([one], *UNITS)
 
 
 # Counts
@@ -130,7 +138,7 @@ def table(kind):
 def both(request):
     """A mixture and its table."""
     stacks = [counts(request.param, slice(0, 2)), counts(request.param, slice(2, 3))]
-    return blend(stacks, *UNITS), table(request.param)
+    return mix(stacks, *UNITS), table(request.param)
 
 
 def test_moments_of_mixed_counts(both):
@@ -193,7 +201,7 @@ def test_draws_of_mixed_counts(both):
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_count_stays_one(kind):
     stack, y = counts(kind, slice(1, 2)), torch.tensor([0.0, 2.0, 9.0])
-    ours = blend([stack], *UNITS)
+    ours = mix([stack], *UNITS)
     assert isinstance(ours, Count)
     torch.testing.assert_close(ours.log_prob(y), stack.log_prob(y[None])[0], rtol=1e-12, atol=0)
     torch.testing.assert_close(ours.variance, stack.variance[0], rtol=1e-12, atol=0)
@@ -206,7 +214,7 @@ def test_one_count_stays_one(kind):
 def test_quantiles_between_members_far_apart(dtype):
     """Counts of one and of ten thousand: half of the mixture is below the gap between them."""
     mean = torch.tensor([[0.0], [9.2]], dtype=dtype)
-    ours = blend([Count(Poisson(), mean, torch.full_like(mean, 1e-4))], *UNITS)
+    ours = mix([Count(Poisson(), mean, torch.full_like(mean, 1e-4))], *UNITS)
     levels = (0.05, 0.49, 0.51, 0.95)
     at = ours.quantile(levels)
     assert at.dtype == dtype
@@ -220,3 +228,72 @@ def test_quantiles_between_members_far_apart(dtype):
             Count(p.factor, p.latent_mean.double(), p.latent_var.double()) for p in ours.parts
         ))  # fmt: skip
         assert exact.cdf(at) >= q > exact.cdf(at - 1)
+
+
+# Taking stacks apart
+
+
+def test_members_are_taken_apart_and_joined_again():
+    stacks = [normals(3, N), counts("negbinomial"), Ordered(torch.randn(3, N, 4).log_softmax(-1))]
+    for stack in stacks:
+        again = joined([member(stack, slice(0, 1)), member(stack, slice(1, 3))])
+        assert type(again) is type(stack)
+        torch.testing.assert_close(again.mean, stack.mean, rtol=0, atol=0)
+        torch.testing.assert_close(member(stack, 1).stddev, stack.stddev[1], rtol=0, atol=0)
+
+
+def test_the_members_of_a_mixture_are_those_that_were_mixed():
+    mixed = mix([normals(2, N), normals(1, N)], *UNITS)
+    each = mixed.members
+    torch.testing.assert_close(torch.stack([p.mean for p in each]), mixed.parts.mean)
+    torch.testing.assert_close(torch.stack([p.stddev for p in each]), mixed.parts.stddev)
+    assert each[0].members == (each[0],)
+    three = counts("negbinomial").mixture()
+    assert three.members == three.parts
+    assert three.parts[0].members == (three.parts[0],)
+
+
+def test_one_output_of_several():
+    for p in (normals(1, N, 2).mixture(), normals(3, N, 2).mixture()):
+        one, y = output(p, 1), torch.randn(N, 2)
+        torch.testing.assert_close(one.log_prob(y[:, 1]), p.log_prob(y)[:, 1], rtol=0, atol=0)
+        torch.testing.assert_close(one.quantile(0.3), p.quantile(0.3)[:, 1], rtol=0, atol=0)
+
+
+def test_a_widened_normal_keeps_its_mean():
+    p = normals(N)
+    torch.testing.assert_close(p.widened(1.5).stddev, 1.5 * p.stddev, rtol=1e-12, atol=0)
+    torch.testing.assert_close(p.widened(1.5).mean, p.mean, rtol=0, atol=0)
+
+
+PREDICTIVES = {
+    "normal": (lambda: normals(N), False, True),
+    "mixture": (lambda: normals(2, N).mixture(), False, True),
+    "count": (lambda: member(counts("poisson"), 0), True, True),
+    "count mixture": (lambda: counts("poisson").mixture(), True, True),
+    "classes": (lambda: Categorical(torch.randn(N, 3).log_softmax(-1)), True, False),
+    "levels": (lambda: Ordered(torch.randn(N, 3).log_softmax(-1)), True, True),
+}
+
+
+@pytest.mark.parametrize(("make", "discrete", "ordered"), PREDICTIVES.values(), ids=PREDICTIVES)
+def test_what_a_predictive_declares_is_so(make, discrete, ordered):
+    p = make()
+    assert (p.discrete, p.ordered) == (discrete, ordered)
+    draws = p.sample(50)
+    assert bool((draws == draws.round()).all()) == discrete
+    if ordered:
+        at = p.quantile(0.5)
+        assert (p.cdf(at) >= 0.5 - 1e-9).all()
+        assert (p.crps(draws[0]) >= 0).all()
+    else:
+        assert not hasattr(p, "cdf")
+    unit = p.in_units(torch.tensor(3.0), torch.tensor(2.0))
+    assert type(unit) is type(p)
+    moved = p.mean if discrete else 3 + 2 * p.mean
+    torch.testing.assert_close(unit.mean, moved, rtol=1e-12, atol=0)
+    tensors = p.as_tensors()
+    given = (p.mean, p.stddev) if isinstance(tensors, tuple) else (p.probs,)
+    for mine, want in zip(tensors if isinstance(tensors, tuple) else [tensors], given, strict=True):
+        assert mine.dtype == torch.float64
+        torch.testing.assert_close(mine, want.double(), rtol=0, atol=0)

@@ -1,0 +1,192 @@
+"""Predictives of labels 0..K-1: unordered classes, and ordered levels."""
+
+from typing import ClassVar
+
+import torch
+from torch import Generator, Tensor
+
+from .._core.checks import labels
+from .._core.value import value
+from .arguments import Levels, as_tensor, interval, n_draws, quantile, rows
+from .summaries import summary
+
+
+@value
+class Categorical:
+    """P(y = k) = probs[..., k], y = 0..K-1. Moments are those of the one-hot vector.
+
+    Attributes:
+        log_probs: (..., N, K), normalised.
+    """
+
+    discrete: ClassVar[bool] = True
+    ordered: ClassVar[bool] = False
+
+    log_probs: Tensor
+
+    @property
+    def probs(self) -> Tensor:
+        """P(y = k), (..., N, K)."""
+        return self.log_probs.exp()
+
+    @property
+    def mean(self) -> Tensor:
+        """The probabilities."""
+        return self.probs
+
+    @property
+    def variance(self) -> Tensor:
+        """p (1 - p) of each label."""
+        return self.probs * (1 - self.probs)
+
+    @property
+    def stddev(self) -> Tensor:
+        """The square root of the variance."""
+        return self.variance.sqrt()
+
+    @property
+    def mode(self) -> Tensor:
+        """The most probable label."""
+        return self.log_probs.argmax(-1)
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Return log P(y) of each row, y an integer label."""
+        shape = self.log_probs.shape
+        y = labels(as_tensor("y", y).to(self.log_probs.device), shape[:-1], shape[-1])
+        return self.log_probs.gather(-1, y[..., None])[..., 0]
+
+    def sample(self, n: int, generator: Generator | None = None) -> Tensor:
+        """Return n labels per row, (n, ...)."""
+        lead = self.log_probs.shape[:-1]
+        if n_draws(n) == 0 or lead.numel() == 0:  # torch draws at least one
+            return torch.empty((n, *lead), dtype=torch.long, device=self.log_probs.device)
+        flat = self.probs.flatten(0, -2)
+        draws = torch.multinomial(flat, n, replacement=True, generator=generator)
+        return draws.mT.unflatten(-1, lead)
+
+    def in_units(self, shift: Tensor, scale: Tensor) -> "Categorical":
+        """Return it as it is: labels have no unit."""
+        return self
+
+    def recalibrated(self, power: float, lapse: float, rates: Tensor) -> "Categorical":
+        """Return the probabilities to a power, but for a share drawn by `rates` (K,)."""
+        return Categorical(_recalibrated(self.log_probs, power, lapse, rates))
+
+    def mixture(self) -> "Categorical":
+        """Return the equal mixture of the members (M, ...), in float64."""
+        return Categorical(_averaged(self.log_probs))
+
+    def as_tensors(self) -> Tensor:
+        """Return the probabilities, in float64."""
+        return self.probs.double()
+
+    def __repr__(self) -> str:
+        shape, top = self.log_probs.shape, self.log_probs.amax(-1).exp()
+        return summary("Categorical", shape[:-1], f"{shape[-1]} classes", largest_probability=top)
+
+
+@value
+class Ordered:
+    """P(y = k) = probs[..., k] for ordered levels: also a distribution function and quantiles.
+
+    Attributes:
+        log_probs: (..., N, K), normalised.
+    """
+
+    discrete: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
+
+    log_probs: Tensor
+
+    @property
+    def probs(self) -> Tensor:
+        """P(y = k), (..., N, K)."""
+        return self.log_probs.exp()
+
+    @property
+    def mode(self) -> Tensor:
+        """The most probable level."""
+        return self.log_probs.argmax(-1)
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean of the level's number."""
+        return self.probs @ self._levels
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance of the level's number."""
+        return (self.probs * (self._levels - self.mean[..., None]).square()).sum(-1)
+
+    @property
+    def stddev(self) -> Tensor:
+        """The square root of the variance."""
+        return self.variance.sqrt()
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Return log P(y) of each row, y the integer number of a level."""
+        return Categorical(self.log_probs).log_prob(y)
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """Return P(level <= y) of each row."""
+        y = rows(y, self.log_probs[..., 0])
+        return (self.probs * (self._levels <= y[..., None])).sum(-1)
+
+    def icdf(self, q: Tensor) -> Tensor:
+        """Return the least level whose cdf reaches q."""
+        short = self.probs.cumsum(-1) < rows(q, self.log_probs[..., 0])[..., None]
+        return short[..., :-1].sum(-1)
+
+    def quantile(self, q: Levels) -> Tensor:
+        """Return the levels at one quantile level, or at Q of them along a last axis."""
+        return quantile(self.icdf, q, self.log_probs[..., 0])
+
+    def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
+        """Return the lowest and highest level of the central interval, which covers at least
+        `coverage`."""
+        return interval(self.quantile, coverage)
+
+    def crps(self, y: Tensor) -> Tensor:
+        """Return sum_k (P(. <= k) - 1[y <= k])^2 of each row, the ranked probability score."""
+        reached = self._levels[:-1] >= y[..., None]
+        return (self.probs.cumsum(-1)[..., :-1] - reached.to(self.probs)).square().sum(-1)
+
+    def sample(self, n: int, generator: Generator | None = None) -> Tensor:
+        """Return n levels per row, (n, ...)."""
+        return Categorical(self.log_probs).sample(n, generator)
+
+    def in_units(self, shift: Tensor, scale: Tensor) -> "Ordered":
+        """Return it as it is: levels have no unit."""
+        return self
+
+    def recalibrated(self, power: float, lapse: float, rates: Tensor) -> "Ordered":
+        """Return the probabilities to a power, but for a share drawn by `rates` (K,)."""
+        return Ordered(_recalibrated(self.log_probs, power, lapse, rates))
+
+    def mixture(self) -> "Ordered":
+        """Return the equal mixture of the members (M, ...), in float64."""
+        return Ordered(_averaged(self.log_probs))
+
+    def as_tensors(self) -> Tensor:
+        """Return the probabilities, in float64."""
+        return self.probs.double()
+
+    def __repr__(self) -> str:
+        *shape, k = self.log_probs.shape
+        return summary("Ordered", tuple(shape), f"{k} levels", mean=self.mean, stddev=self.stddev)
+
+    @property
+    def _levels(self) -> Tensor:
+        k = self.log_probs.shape[-1]
+        return torch.arange(k, dtype=self.log_probs.dtype, device=self.log_probs.device)
+
+
+def _averaged(log_probs: Tensor) -> Tensor:
+    """log of the mean of probabilities over the first axis, normalised, in float64."""
+    mean = log_probs.double().logsumexp(0)
+    return mean - mean.logsumexp(-1, keepdim=True)
+
+
+def _recalibrated(log_probs: Tensor, power: float, lapse: float, rates: Tensor) -> Tensor:
+    probs = (power * log_probs).softmax(-1)
+    return ((1 - lapse) * probs + lapse * rates).log()

@@ -1,0 +1,105 @@
+"""What a predictive distribution offers, so that no caller has to ask which class it is.
+
+- `Predictive`: a log density for each row. Every head returns one.
+- `Stack`: the predictives of ensemble members along a first axis, to be mixed.
+- `Distribution`: moments and draws, and whether y is discrete and ordered.
+- `Numeric`: a distribution of a number, with a distribution function and quantiles.
+- `Labels`: a distribution of a label 0..K-1, with probabilities.
+
+Shapes are the user's: (..., N) for one output, (..., N, K) for several.
+"""
+
+from typing import ClassVar, Protocol
+
+from torch import Generator, Tensor
+from typing_extensions import Self
+
+from .arguments import Levels
+
+
+class Predictive(Protocol):
+    """A distribution over y for each row, of which the density is known."""
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Return log p(y) of each row."""
+
+
+class Distribution(Predictive, Protocol):
+    """A predictive with moments and draws."""
+
+    discrete: ClassVar[bool]  # y takes integer values only
+    ordered: ClassVar[bool]  # y has an order, and so a distribution function and quantiles
+
+    @property
+    def mean(self) -> Tensor:
+        """E y; for unordered labels, of the one-hot vector."""
+
+    @property
+    def variance(self) -> Tensor:
+        """Var y; for unordered labels, of the one-hot vector."""
+
+    @property
+    def stddev(self) -> Tensor:
+        """The square root of the variance."""
+
+    def sample(self, n: int, generator: Generator | None = None) -> Tensor:
+        """Return n draws of y per row, (n, ...)."""
+
+    def in_units(self, shift: Tensor, scale: Tensor) -> Self:
+        """Return the distribution of shift + scale y. Labels and counts have no unit to change."""
+
+    def as_tensors(self) -> Tensor | tuple[Tensor, Tensor]:
+        """Return what stands for it in a graph, float64: probabilities, or mean and stddev."""
+
+
+class Stack(Predictive, Protocol):
+    """Predictives of ensemble members, (M, ...)."""
+
+    discrete: ClassVar[bool]
+
+    def mixture(self) -> Distribution:
+        """Return the equal mixture of the members; of a single member, its own predictive."""
+
+
+class Numeric(Distribution, Protocol):
+    """A predictive of a real number, a count or an ordered level."""
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """Return P(. <= y) of each row."""
+
+    def icdf(self, q: Tensor) -> Tensor:
+        """Return the least y whose cdf reaches q: one level for all rows, or one per row."""
+
+    def quantile(self, q: Levels) -> Tensor:
+        """Return the quantiles at one level, or at Q levels along a last axis."""
+
+    def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
+        """Return the quantiles that enclose the central `coverage` of the probability."""
+
+    def crps(self, y: Tensor) -> Tensor:
+        """Return int (F(t) - 1[t >= y])^2 dt of each row."""
+
+
+class Labels(Distribution, Protocol):
+    """A predictive of a label 0..K-1, ordered or not."""
+
+    @property
+    def log_probs(self) -> Tensor:
+        """log P(y = k), (..., N, K)."""
+
+    @property
+    def probs(self) -> Tensor:
+        """P(y = k), (..., N, K)."""
+
+    @property
+    def mode(self) -> Tensor:
+        """The most probable label."""
+
+    def recalibrated(self, power: float, lapse: float, rates: Tensor) -> Self:
+        """Return the probabilities to a power, mixed with a share of labels drawn at random.
+
+        Args:
+            power: exponent of the probabilities, which are then normalised.
+            lapse: share of rows whose label is drawn by `rates` whatever the features are.
+            rates: how frequent each label is, (K,).
+        """
