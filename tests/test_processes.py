@@ -12,8 +12,8 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from scroll.cli import progress
 from scroll.cli.app import app
+from scroll.training import progress
 from scroll_paper.grid import run
 from scroll_paper.grid.engines import Engine, Recalled
 from scroll_paper.tables import records
