@@ -1,4 +1,4 @@
-"""`scroll bench` and `scroll records`, as a person runs them and gets them wrong."""
+"""`scroll bench` and `scroll records`: correct use and user errors."""
 
 import csv
 import errno

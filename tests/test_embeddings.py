@@ -1,4 +1,4 @@
-"""Frozen encoders: what they give, what is kept of it, what is refused."""
+"""Frozen encoders: their features, the cache, and refused inputs."""
 
 import io
 import logging

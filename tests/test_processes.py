@@ -1,4 +1,4 @@
-"""Signals: what ends a command ends its workers, says so in a line and leaves whole records."""
+"""Signals: a command that ends also ends its workers, prints one line, keeps complete records."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A readout predicts what its head does, or what its refit does, member by member."""
+"""A readout predicts the same as its head, or as its refit, for each member."""
 
 from dataclasses import fields
 

@@ -1,4 +1,4 @@
-"""Threads share the process, but no setting: checks, default precision, random numbers."""
+"""Threads do not share settings: checks, default precision, random numbers."""
 
 import time
 import warnings

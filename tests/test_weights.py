@@ -1,4 +1,4 @@
-"""Weights of rows: a row of weight two is that row twice, in a loss, in training, in a refit."""
+"""Row weights: a row of weight two equals that row twice, in a loss, in training, in a refit."""
 
 import numpy as np
 import pytest
