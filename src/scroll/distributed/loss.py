@@ -223,8 +223,8 @@ def _kind(head: Head) -> dict[str, object]:
     factor = model.factor()
     factor = factor.base if isinstance(factor, Confined) else factor
     names = (type(model).__name__, type(factor).__name__, has_intercept(head))
-    # its functions by name: where they lie in memory is a process's own
-    parts = [getattr(part, "__qualname__", "") for part in vars(head.objective).values()]
+    # its parts by name: two processes hold the same function at different addresses
+    parts = [getattr(part, "name", "") for part in vars(head.objective).values()]
     found = (model.latents, names, head.log_alpha.dtype, floor, parts)
     return {**{k: vars(head)[k] for k in plain}, **dict(zip(others, found, strict=True))}
 
