@@ -246,7 +246,7 @@ class Head(nn.Module):
             "Nothing is to be done: its belief is already there. See scroll.refit.",
         )
         belief = self.objective.route(self.objective.precise(self.problem(psi, y)))
-        cov = belief.cov.base if isinstance(belief.cov, Sum) else belief.cov
+        cov: Any = belief.cov.base if isinstance(belief.cov, Sum) else belief.cov
         kind = Diag if self.objective.diagonal else Full
         must(
             isinstance(cov, kind),

@@ -25,7 +25,7 @@ def _leave_one_out(belief: Belief, p: Problem) -> Moments:
     cov = belief.cov
     if not hasattr(cov, "downdated_quad"):
         raise TypeError(
-            "`belief` must be one that a point can be taken out of for `leave_one_out`, but got the "
+            "`belief` must be one that a point can be taken out of for `leave_one_out`, but got "
             f"covariance `{type(cov).__name__}`. Use route `conjugate`, `conjugate_diag` or "
             "`hybrid`."
         )
