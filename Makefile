@@ -32,7 +32,7 @@ fuzz: $(VENV)/test.done
 # The tests marked `oldest`, with the lowest versions that pyproject.toml declares, in Python 3.10
 # or 3.11.
 test-oldest: $(OLDEST)/test.done
-	$(OLDEST)/bin/python -m pytest $(OLDEST_TESTS)
+	$(OLDEST)/bin/python -m pytest -m "not exhaustive" $(OLDEST_TESTS)
 
 lint: $(VENV)/test.done
 	$(BIN)/ruff check .

@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 import torch
 
@@ -12,4 +14,5 @@ def _float64_and_seed():
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
-    torch._dynamo.reset()
+    if "torch._dynamo" in sys.modules:
+        torch.compiler.reset()

@@ -1,4 +1,4 @@
-"""Training again on all rows: each network up to the step that was best on held-out rows."""
+"""All rows at last: networks trained once more, each for as long as it was found good."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Experiments end to end: what is trained, what is recorded, what the tables contain."""
+"""Experiments from the question to the tables: what is trained, what is recorded, what is read."""
 
 import gzip
 import json

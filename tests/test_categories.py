@@ -1,4 +1,4 @@
-"""Categories in new data: spellings that match training, and warnings about unseen ones."""
+"""Later spellings of the categories of training, and warnings about unseen ones."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""`scroll fit`, `predict`, `evaluate`, `export` and `info`: correct use and user errors."""
+"""`scroll fit`, `predict`, `evaluate`, `export` and `info`, as a person runs them and errs."""
 
 import gzip
 import io

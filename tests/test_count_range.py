@@ -1,15 +1,17 @@
-"""Counts stay finite: extreme features, huge counts, few rows."""
+"""Counts stay finite: hostile features, huge counts, few rows."""
 
 import numpy as np
 import pytest
 import torch
 
+import scroll
 from scroll import CountHead, ScrollRegressor
 from scroll._core.checks import LARGEST_COUNT
 from scroll.factors import Moments, Poisson
 from scroll.factors.confined import concentration, confined
-from scroll.predictive import Count
+from scroll.predictive import Count, counts
 from scroll.tables.outliers import OutlyingTarget
+from sweeps import cases, exhaustive
 
 KINDS = ("poisson", "negbinomial")
 H = 5
@@ -107,11 +109,9 @@ def test_counts_beyond_the_range_are_refused():
 @pytest.mark.parametrize("var", [1e-4, 4.0, 20.0])
 def test_a_quantile_takes_few_evaluations(mean, var, monkeypatch):
     """At most 60, however large the counts are."""
-    import scroll.count_predictive as module
-
     calls = []
-    cdf = module.count_cdf
-    monkeypatch.setattr(module, "count_cdf", lambda *a: calls.append(1) or cdf(*a))
+    cdf = counts.count_cdf
+    monkeypatch.setattr(counts, "count_cdf", lambda *a: calls.append(1) or cdf(*a))
     Count(Poisson(), torch.tensor([mean]), torch.tensor([var])).quantile(0.95)
     assert len(calls) <= 60
 
@@ -134,16 +134,16 @@ def test_one_huge_count_among_ones(kind):
         assert (low <= high).all()
 
 
+@pytest.mark.parametrize("n", cases((2, 5, 9), 2, 9))
 @pytest.mark.parametrize("kind", KINDS)
-def test_few_rows_on_a_matern_body(kind):
-    rng = np.random.default_rng(1)
-    for n in (2, 5, 9):
-        x, y = rng.normal(size=(n, 2)), rng.poisson(3, n) * rng.choice([1, 10**9], n)
-        model = ScrollRegressor(likelihood=kind, body="matern", max_steps=20, random_state=0)
-        mean, std = model.fit(x, y).predict(10 * x, return_std=True)
-        assert np.isfinite(mean).all()
-        assert np.isfinite(std).all()
-        assert np.isfinite(model.predict_quantiles(10 * x, [0.01, 0.99])).all()
+def test_few_rows_on_a_matern_body(kind, n):
+    rng = np.random.default_rng(n)
+    x, y = rng.normal(size=(n, 2)), rng.poisson(3, n) * rng.choice([1, 10**9], n)
+    model = ScrollRegressor(likelihood=kind, body="matern", max_steps=20, random_state=0)
+    mean, std = model.fit(x, y).predict(10 * x, return_std=True)
+    assert np.isfinite(mean).all()
+    assert np.isfinite(std).all()
+    assert np.isfinite(model.predict_quantiles(10 * x, [0.01, 0.99])).all()
 
 
 def test_counts_that_are_too_large_are_refused_by_the_estimator():
@@ -154,20 +154,28 @@ def test_counts_that_are_too_large_are_refused_by_the_estimator():
         ScrollRegressor(likelihood="poisson", max_steps=5).fit(x, y)
 
 
-def test_the_range_is_saved_and_exported(tmp_path):
-    """Far from the data, where the range matters, a file and a graph predict the same."""
-    import scroll
-
+@pytest.fixture(scope="module")
+def ranged():
+    """A model of counts, rows far from its data, where the range matters, and the largest count."""
     rng = np.random.default_rng(2)
     x = rng.normal(size=(60, 2))
     y = rng.poisson(np.exp(1 + x[:, 0]))
     model = ScrollRegressor(likelihood="poisson", body=(8,), max_steps=60, random_state=0)
-    model.fit(x, y).save(tmp_path / "m.scroll")
-    far = 200 * x
+    return model.fit(x, y), 200 * x, y.max()
+
+
+def test_the_range_is_saved(tmp_path, ranged):
+    model, far, largest = ranged
+    model.save(tmp_path / "m.scroll")
     loaded = scroll.load(tmp_path / "m.scroll")
-    assert loaded.model_.spec.largest == y.max()
+    assert loaded.model_.spec.largest == largest
     np.testing.assert_array_equal(loaded.predict(far), model.predict(far))
-    assert (model.predict(far) < 10 * y.max()).all()
+    assert (model.predict(far) < 10 * largest).all()
+
+
+@exhaustive
+def test_the_range_is_exported(tmp_path, ranged):
+    model, far, _ = ranged
     onnxruntime = pytest.importorskip("onnxruntime")
     model.export_onnx(tmp_path / "m.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx")

@@ -1,4 +1,4 @@
-"""Deep networks trained through a head: images, training steps, checkpoints, cost of the prior."""
+"""Networks trained through: pictures, the step, what is kept, and what the prior costs."""
 
 from dataclasses import replace
 

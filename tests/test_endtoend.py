@@ -1,4 +1,4 @@
-"""Tables of deep networks: built from records, selected by name; refused options."""
+"""Tables of networks trained through: from records alone, by name, and what they refuse."""
 
 import numpy as np
 import pytest

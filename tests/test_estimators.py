@@ -1,4 +1,4 @@
-"""The estimators: scikit-learn's own checks, and user errors."""
+"""The estimators as scikit-learn sees them, and as a careless user does."""
 
 import pickle
 import warnings
@@ -20,10 +20,12 @@ from torch import nn
 import scroll
 from scroll import ScrollClassifier, ScrollRegressor
 from scroll.estimators import CollapsedNoise, UnseenGap
+from sweeps import cases, exhaustive
 
 pd = pytest.importorskip("pandas")
 
 QUICK = {"max_steps": 40, "random_state": 0}
+SMALL = QUICK | {"body": (16,)}  # where it is not the bodies that count
 pytestmark = [
     pytest.mark.oldest,
     pytest.mark.filterwarnings("ignore::scroll.estimators.CollapsedNoise"),
@@ -57,8 +59,16 @@ def fitted():
 
 
 def checks():
-    yield from estimator_checks_generator(ScrollRegressor(**QUICK))
-    yield from estimator_checks_generator(ScrollClassifier(n_members=2, **QUICK))
+    """All of them on small models, and once more on models that choose among bodies."""
+    for how in (SMALL, QUICK):
+        marks = [exhaustive] * (how is QUICK)
+        routing = "auto" if how is QUICK else "free"
+        for model in (
+            ScrollRegressor(routing=routing, **how),
+            ScrollClassifier(n_members=2, **how),
+        ):
+            for pair in estimator_checks_generator(model):
+                yield pytest.param(*pair, marks=marks)
 
 
 def _name(part):
@@ -119,7 +129,7 @@ def test_few_rows_may_be_on_a_line(tmp_path):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(600, 40))
     y = x[:, :3].sum(1) + 0.3 * rng.normal(size=600)
-    model = ScrollRegressor(random_state=0).fit(x[:80], y[:80])
+    model = ScrollRegressor(random_state=0, max_steps=100).fit(x[:80], y[:80])
     assert model.bodies_ == ["linear"]
     assert model.routes_[0] in ("closed", "hybrid")
     mean, std = BayesianRidge().fit(x[:80], y[:80]).predict(x[80:], return_std=True)
@@ -129,25 +139,28 @@ def test_few_rows_may_be_on_a_line(tmp_path):
     model.save(tmp_path / "line.scroll")
     same = scroll.load(tmp_path / "line.scroll").predict(x[80:])
     np.testing.assert_array_equal(same, model.predict(x[80:]))
-    many = ScrollRegressor(**QUICK).fit(x, y)
+    many = ScrollRegressor(max_steps=5, random_state=0).fit(x, y)
     assert not any("linear" in name for name in many.tried_)
 
 
 @pytest.mark.parametrize("make", [ScrollClassifier, partial(ScrollRegressor, likelihood="poisson")])
 def test_a_linear_body_goes_with_every_likelihood(make):
     x, y = table()
-    model = make(body="linear", max_steps=1000, random_state=0)
+    model = make(body="linear", n_members=1, max_steps=300, random_state=0)
     model.fit(x, np.digitize(y, (-0.5, 0.5)))
     assert set(model.bodies_) == {"linear"}
     assert model.score(x, np.digitize(y, (-0.5, 0.5))) > 0.3
 
 
-def test_the_same_seed_gives_the_same_model(fitted):
+@pytest.mark.parametrize("body", cases(["smooth", "auto"], "smooth"))
+def test_the_same_seed_gives_the_same_model(body):
     x, y = table()
-    again = clone(fitted).fit(x, y)
-    np.testing.assert_array_equal(again.predict(x), fitted.predict(x))
-    other = clone(fitted).set_params(random_state=1).fit(x, y)
-    assert (other.predict(x) != fitted.predict(x)).any()
+    one, again, other = (
+        ScrollRegressor(body=body, n_members=2, max_steps=40, random_state=seed).fit(x, y)
+        for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(again.predict(x), one.predict(x))
+    assert (other.predict(x) != one.predict(x)).any()
 
 
 def test_one_member_is_the_first_of_several():
@@ -158,10 +171,10 @@ def test_one_member_is_the_first_of_several():
 
 
 @pytest.mark.parametrize("routing", ["free", "closed", "hybrid"])
-@pytest.mark.parametrize("covariance", ["full", "diag", "lowrank", "none"])
+@pytest.mark.parametrize("covariance", cases(["full", "diag", "lowrank", "none"], "full"))
 def test_routes_and_covariances(routing, covariance):
     x, y = table()
-    model = ScrollRegressor(covariance=covariance, routing=routing, body="smooth", **QUICK)
+    model = ScrollRegressor(covariance=covariance, routing=routing, **SMALL)
     assert model.fit(x, y).routes_ == [routing]
     assert np.isfinite(model.predict_dist(x).log_prob(torch.from_numpy(y)).numpy()).all()
 
@@ -177,7 +190,7 @@ def test_a_users_own_module():
     x, y = table()
     body = nn.Sequential(nn.Linear(3, 20), nn.Tanh(), nn.Dropout(0.1))
     before = [p.detach().clone() for p in body.parameters()]
-    model = ScrollRegressor(body=body, n_members=2, max_steps=200, random_state=0).fit(x, y)
+    model = ScrollRegressor(body=body, n_members=2, max_steps=100, random_state=0).fit(x, y)
     assert model.bodies_ == ["yours", "yours"]
     assert model.score(x, y) > 0.5
     parts = model.predict_dist(x).parts.mean
@@ -198,7 +211,7 @@ def test_the_papers_recipe():
 
 def test_a_frame_as_it_is():
     x, y = frame()
-    model = ScrollRegressor(max_steps=300, random_state=0).fit(x, y)
+    model = ScrollRegressor(body="smooth", max_steps=200, random_state=0).fit(x, y)
     assert model.feature_names_in_.tolist() == ["size", "kind", "new", "age"]
     assert model.score(x, y) > 0.9
     new = x.head(3).assign(kind=["castle", None, "flat"])
@@ -213,7 +226,7 @@ def test_a_frame_as_it_is():
 def test_several_targets():
     x, y = table()
     both = np.stack([y, 100 - 50 * y + x[:, 2]], 1)
-    model = ScrollRegressor(max_steps=300, random_state=0).fit(x, both)
+    model = ScrollRegressor(body="smooth", max_steps=150, random_state=0).fit(x, both)
     assert model.predict(x).shape == (200, 2)
     assert model.predict_quantiles(x, [0.1, 0.5]).shape == (200, 2, 2)
     assert model.score(x, both) > 0.8
@@ -225,7 +238,7 @@ def test_counts():
     x = rng.normal(size=(300, 2))
     y = rng.poisson(np.exp(1 + x[:, 0]))
     for likelihood in ("poisson", "negbinomial"):
-        model = ScrollRegressor(likelihood=likelihood, n_members=2, max_steps=150, random_state=0)
+        model = ScrollRegressor(likelihood=likelihood, **SMALL | {"max_steps": 100})
         low, high = model.fit(x, y).predict_interval(x, 0.9)
         assert 0.8 < ((low <= y) & (y <= high)).mean() <= 1
         assert model.sample(x, 3).shape == (3, 300)
@@ -247,7 +260,7 @@ def classes(n=300, seed=0):
 @pytest.mark.parametrize("how", [{}, {"likelihood": "gaussreg"}, {"ordered": True}])
 def test_classes(how):
     x, y = classes()
-    model = ScrollClassifier(max_steps=200, random_state=0, n_members=2, **how).fit(x, y)
+    model = ScrollClassifier(n_members=2, **SMALL | {"max_steps": 400}, **how).fit(x, y)
     probs = model.predict_proba(x)
     np.testing.assert_allclose(probs.sum(1), 1, rtol=1e-12)
     np.testing.assert_allclose(np.log(probs), model.predict_log_proba(x), atol=1e-6)
@@ -260,7 +273,7 @@ def test_classes(how):
 
 def test_an_ordered_classifier_knows_the_middle():
     x, y = classes()
-    model = ScrollClassifier(ordered=True, max_steps=200, random_state=0).fit(x, y)
+    model = ScrollClassifier(ordered=True, n_members=1, **SMALL | {"max_steps": 200}).fit(x, y)
     near = model.predict_proba([[0.65, 0.0], [-0.65, 0.0]])  # of the outer thresholds
     assert near[0, 0] < near[0, 1] / 3
     assert near[1, 2] < near[1, 1] / 3
@@ -270,7 +283,7 @@ def test_weights_weigh():
     x, y = table()
     shifted = np.where(np.arange(200) % 2, y, y + 10)
     heavy = np.where(np.arange(200) % 2, 1.5, 0.01)
-    model = ScrollRegressor(max_steps=300, random_state=0, routing="free").fit(x, shifted, heavy)
+    model = ScrollRegressor(routing="free", **SMALL | {"max_steps": 300}).fit(x, shifted, heavy)
     odd = np.arange(200) % 2 == 1
     assert np.abs(model.predict(x) - shifted)[odd].mean() < 1.5
 
@@ -308,32 +321,36 @@ def test_collapsed_noise_is_a_warning_with_a_remedy(monkeypatch):
         ScrollRegressor(routing="free", **QUICK).fit(x, y)
 
 
-def test_few_rows_do_not_lead_auto_astray():
+@pytest.mark.parametrize("n", cases([30, 60], 30))
+def test_few_rows_do_not_lead_auto_astray(n):
     """More features than rows: a posterior that interpolates must not be taken, nor come later."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(1060, 4))
     y = x[:, 0] + 0.5 * rng.normal(size=1060)
-    for n in (30, 60):
-        model = ScrollRegressor(random_state=0, max_steps=300).fit(x[:n], y[:n])
-        score = -model.predict_dist(x[60:]).log_prob(torch.from_numpy(y[60:])).mean()
-        assert score < 3  # the mean predictor's is 1.5
+    model = ScrollRegressor(random_state=0, max_steps=300).fit(x[:n], y[:n])
+    score = -model.predict_dist(x[60:]).log_prob(torch.from_numpy(y[60:])).mean()
+    assert score < 3  # the mean predictor's is 1.5
 
 
 def test_equal_rows_are_not_held_out_from_themselves():
     x, y = table(120)
-    model = ScrollRegressor(routing="hybrid", body="smooth", max_steps=200, random_state=0)
+    model = ScrollRegressor(routing="hybrid", **SMALL | {"max_steps": 200})
     one = model.fit(x, y).scores_
     five = clone(model).fit(x, y, sample_weight=np.full(120, 5)).scores_
     assert five[0] > one[0] - 0.5
 
 
-@settings(max_examples=10, deadline=None)
+@pytest.fixture(scope="module")
+def in_one_unit():
+    return ScrollRegressor(**SMALL).fit(*table(80))
+
+
+@settings(max_examples=5, deadline=None)
 @given(st.floats(-6, 6), st.floats(-1e3, 1e3))
-def test_units_do_not_matter(power, shift):
+def test_units_do_not_matter(in_one_unit, power, shift):
     a, (x, y) = 10**power, table(80)
-    model = ScrollRegressor(body="smooth", **QUICK)
-    one = model.fit(x, y).predict_dist(x)
-    other = clone(model).fit(x, a * (y + shift)).predict_dist(x)
+    one = in_one_unit.predict_dist(x)
+    other = clone(in_one_unit).fit(x, a * (y + shift)).predict_dist(x)
     least = 1e-4 * float(one.stddev.mean())  # a mean may be zero
     torch.testing.assert_close(other.mean / a - shift, one.mean, rtol=1e-4, atol=least)
     torch.testing.assert_close(other.stddev / a, one.stddev, rtol=1e-4, atol=0)
@@ -371,15 +388,17 @@ CARELESS = {
 }
 
 
+@pytest.mark.parametrize("body", cases(["smooth", "auto"], "smooth"))
 @pytest.mark.parametrize("make", CARELESS.values(), ids=CARELESS)
-def test_careless_tables(make):
+def test_careless_tables(make, body):
     x, y = make(*table(80))
-    _sound(ScrollRegressor(n_members=2, **QUICK).fit(x, y), x)
+    members = 2 if body == "auto" else 1
+    _sound(ScrollRegressor(n_members=members, body=body, **QUICK).fit(x, y), x)
 
 
 def test_what_is_constant_is_predicted():
     x, _ = table(50)
-    mean, std = ScrollRegressor(**QUICK).fit(x, np.full(50, 7.0)).predict(x, return_std=True)
+    mean, std = ScrollRegressor(**SMALL).fit(x, np.full(50, 7.0)).predict(x, return_std=True)
     np.testing.assert_allclose(mean, 7, rtol=1e-4)
     assert (std < 1e-3).all()
 
@@ -421,14 +440,14 @@ def test_beta_has_no_place_among_ordered_classes():
 
 def test_a_gap_that_training_never_saw_is_a_warning():
     x, y = frame(60)
-    model = ScrollRegressor(**QUICK).fit(x, y)
+    model = ScrollRegressor(**SMALL).fit(x, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.predict(x)
     new = x.assign(size=x["size"].where(x["size"] > 40), new=x["new"].astype(object).where(y > 0))
     with pytest.warns(UnseenGap, match=r"No value in column 'size', 'new', which training"):
         model.ood_score(new)
-    plain = ScrollRegressor(**QUICK).fit(table(30)[0], table(30)[1])
+    plain = ScrollRegressor(**SMALL).fit(table(30)[0], table(30)[1])
     with pytest.warns(UnseenGap, match="No value in column 1,"):
         plain.predict([[0.0, np.nan, *[0.0] * (plain.n_features_in_ - 2)]])
 
@@ -445,7 +464,7 @@ def test_a_hybrid_takes_weights():
     x, y = table(120)
     y[60:] += 20
     weight = np.where(np.arange(120) < 60, 1.5, 1e-6)
-    how = QUICK | {"routing": "hybrid"}
+    how = SMALL | {"routing": "hybrid"}
     plain, weighed = (ScrollRegressor(**how).fit(x, y, sample_weight=w) for w in (None, weight))
     assert weighed.routes_ == ["hybrid"]
     assert weighed.predict(x).mean() < 5 < plain.predict(x).mean()
@@ -462,7 +481,7 @@ def test_dispersion_starts_where_the_counts_are():
     narrow, wide = rng.poisson(rate), rng.poisson(rate * rng.gamma(0.5, 2, 200))
     found = []
     for y in (narrow, wide):
-        model = ScrollRegressor(likelihood="negbinomial", **QUICK).fit(x, y)
+        model = ScrollRegressor(likelihood="negbinomial", **SMALL).fit(x, y)
         found.append(model.predict_dist(x).variance / model.predict_dist(x).mean)
     assert found[0].mean() < 2 < 4 < found[1].mean()
 
@@ -503,7 +522,7 @@ def test_a_line_is_what_bayesian_ridge_makes_of_it():
     y = 2 + x @ [1.0, -3.0] + 0.5 * rng.normal(size=400)
     mean, std = BayesianRidge().fit(x, y).predict(x, return_std=True)
     ours, spread = (
-        ScrollRegressor(random_state=0, max_steps=500).fit(x, y).predict(x, return_std=True)
+        ScrollRegressor(**SMALL | {"max_steps": 500}).fit(x, y).predict(x, return_std=True)
     )
     assert np.abs(ours - mean).mean() < 0.15
     assert 0.8 < np.median(spread / std) < 1.2

@@ -1,4 +1,4 @@
-"""Data frames of any library are matched by column name; nulls are missing values."""
+"""Frames of any library are matched by name; nulls are gaps."""
 
 import sys
 import warnings

@@ -1,4 +1,4 @@
-"""Heads as a PyTorch user uses them."""
+"""Heads as a PyTorch user meets them."""
 
 import copy
 

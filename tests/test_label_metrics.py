@@ -1,4 +1,4 @@
-"""Metrics of class labels, against other libraries."""
+"""Metrics of labels, against other people's code."""
 
 import numpy as np
 import pytest

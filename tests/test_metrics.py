@@ -1,5 +1,3 @@
-"""Metrics of predictive distributions, against scoringrules and scipy."""
-
 import numpy as np
 import pytest
 import scoringrules

@@ -1,4 +1,4 @@
-"""Arguments found by the fuzzer: each is accepted, or refused in one line that names it."""
+"""Arguments that the fuzzer found: each is refused in one line that names it, or taken."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""The package: imports, dependencies, declared versions, types, licence."""
+"""What the package promises of itself."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Plots show the computed values, on the given axes."""
+"""What is drawn is what was computed, and only where it was asked for."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Predictive distributions: accepted inputs, and how they print."""
+"""What predictives take and how they print."""
 
 import re
 import warnings

@@ -1,5 +1,3 @@
-"""Record files: appending, reading, merging, and damaged lines."""
-
 import errno
 import gzip
 import json

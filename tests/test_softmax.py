@@ -1,4 +1,4 @@
-"""The baselines for class labels, against vbll, torch and autograd."""
+"""The references for labels against code we did not write: vbll, torch, autograd."""
 
 import numpy as np
 import pytest

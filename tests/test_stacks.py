@@ -1,4 +1,5 @@
-"""Stacks: replicate r equals run r alone for every method; kernels, memory, size of a stack."""
+"""Stacks: replicate r is the solo run r for every method; what stacks are computed with, and how
+large they may be."""
 
 import pytest
 import torch

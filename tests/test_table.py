@@ -1,5 +1,3 @@
-"""Columns of a table as numbers: kinds, categories, missing values."""
-
 import json
 import subprocess
 import sys

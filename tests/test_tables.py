@@ -1,5 +1,3 @@
-"""Tables of results: rendering, marks, and the paper's numbers."""
-
 import csv
 import math
 import subprocess

@@ -1,4 +1,5 @@
-"""Calibration of an ensemble: one factor on the standard deviations, from held-out rows."""
+"""How wide the members of an ensemble are: one factor, most of the way to what held-out
+rows ask for."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The compared libraries: functions from rows to a predictive distribution of new rows."""
+"""What a practitioner would pick, each as a function from rows to a predictive of new rows."""
 
 import warnings
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from scroll.predictive import Categorical, Normal
 from scroll_paper.data import datasets
 
 Data = list[tuple[np.ndarray, np.ndarray]]  # training, validation and test rows
-Fitted = Callable[[np.ndarray], Any]  # new rows -> a predictive distribution
+Fitted = Callable[[np.ndarray], Any]  # new rows -> a predictive
 
 
 def split(name: str, seed: int) -> Data:
-    """Return a 60/20/20 split as in the paper's tables."""
+    """60/20/20, as in the paper's tables."""
     table = datasets.load(name)
     x, y = np.asarray(table.x, np.float64), np.asarray(table.y, np.float64)
     rest, test = train_test_split(range(len(y)), test_size=0.2, random_state=seed)
@@ -26,13 +26,13 @@ def split(name: str, seed: int) -> Data:
 
 
 def normal(mean: Any, std: Any) -> Normal:
-    """Return N(mean, std^2) for arrays."""
+    """N(mean, std^2) of arrays."""
     mean, std = (torch.from_numpy(np.asarray(a, np.float64)) for a in (mean, std))
     return Normal(mean, std.square(), torch.zeros_like(mean))
 
 
 def scroll(members: int) -> Callable[[Data, int], Fitted]:
-    """Fit ScrollRegressor with its defaults."""
+    """ScrollRegressor as it comes."""
 
     def fit(data: Data, seed: int) -> Fitted:
         model = ScrollRegressor(n_members=members, random_state=seed)
@@ -44,7 +44,7 @@ def scroll(members: int) -> Callable[[Data, int], Fitted]:
 
 
 def ngboost(data: Data, seed: int) -> Fitted:
-    """Fit NGBoost with its defaults and early stopping."""
+    """NGBoost's defaults, stopped early."""
     from ngboost import NGBRegressor
 
     model = NGBRegressor(verbose=False, random_state=seed)
@@ -58,7 +58,7 @@ def ngboost(data: Data, seed: int) -> Fitted:
 
 
 def catboost(data: Data, seed: int) -> Fitted:
-    """Fit CatBoost with its defaults and RMSEWithUncertainty; keep the best iteration."""
+    """CatBoost's defaults with its loss for uncertainty, the best iteration kept."""
     from catboost import CatBoostRegressor
 
     model = CatBoostRegressor(
@@ -78,7 +78,7 @@ def catboost(data: Data, seed: int) -> Fitted:
 
 
 def process(data: Data, seed: int) -> Fitted | None:
-    """Fit an exact Gaussian process with an ARD Matern-5/2 kernel, if there are few rows.
+    """An exact Gaussian process with an ARD Matern-5/2 kernel, where there are few rows.
 
     It has its evidence to choose by, so the validation rows are further training rows.
     """
@@ -127,18 +127,18 @@ def process(data: Data, seed: int) -> Fitted | None:
 
 
 def classes(data: Data, seed: int) -> Fitted:
-    """Fit ScrollClassifier with its defaults; it holds out rows itself."""
+    """ScrollClassifier as it comes, which holds rows out itself."""
     return ScrollClassifier(random_state=seed).fit(*_joined(data)).predict_dist
 
 
 def calibrated(make: Callable[[int], Any]) -> Callable[[Data, int], Fitted]:
-    """Return a scikit-learn classifier in CalibratedClassifierCV, both with their defaults."""
+    """A classifier of scikit-learn in its CalibratedClassifierCV, both as they come."""
 
     def fit(data: Data, seed: int) -> Fitted:
         from sklearn.calibration import CalibratedClassifierCV
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about classes with fewer rows than folds
+            warnings.simplefilter("ignore")  # of classes with fewer rows than folds
             model = CalibratedClassifierCV(make(seed)).fit(*_joined(data))
 
         def predict(x: np.ndarray) -> Categorical:
@@ -151,7 +151,7 @@ def calibrated(make: Callable[[int], Any]) -> Callable[[Data, int], Fitted]:
 
 
 def _joined(data: Data) -> Any:
-    """Return the training and validation rows together; methods hold out rows themselves."""
+    """Training and validation rows: who needs some held out takes them from these."""
     return tuple(np.concatenate([data[0][i], data[1][i]]) for i in range(2))
 
 

@@ -1,4 +1,4 @@
-"""Judge one case: which errors, warnings, leftover files and allocations are allowed."""
+"""The verdict on one case: what may be raised, warned of, left behind or allocated."""
 
 import re
 import resource

@@ -1,4 +1,4 @@
-"""Table files through the command line: odd cells, separators, encodings, headers and options."""
+"""Files of rows through the command line: odd cells, separators, encodings, headers and options."""
 
 import gzip
 import io

@@ -33,6 +33,8 @@ from ..beliefs.problem import Problem
 from ..factors import Gaussian
 from ..factors.factor import Moments
 from ..objectives.objective import Objective, family, row
+from ..objectives.routes import hybrid
+from ..objectives.terms import minus_kl_wishart, none, squared_error
 from .diagnosis import Diagnosis, diagnose
 from .likelihoods import Likelihood, Replicates
 from .precision import full_precision
@@ -93,7 +95,7 @@ class Head(nn.Module):
         self.method = method if isinstance(method, str) else "your own"
         self.covariance = "diag" if self.objective.diagonal else covariance
         must(
-            not self.objective.prior.zero or prior_weight in (0, 1),
+            self.objective.prior is not none or prior_weight in (0, 1),
             "prior_weight",
             f"be left at 1 for method {self.method!r}, which has no prior term",
             prior_weight,
@@ -103,7 +105,7 @@ class Head(nn.Module):
         self.likelihood = likelihood
         self._check_parts()
 
-        route, lead = self.objective.route, (*self.replicates, likelihood.latents)
+        lead = (*self.replicates, likelihood.latents)
         shape = (*lead, in_features)
         self.log_alpha = nn.Parameter(
             positive("alpha", float(alpha)).log().repeat(lead),
@@ -111,14 +113,14 @@ class Head(nn.Module):
         )
         self.bias = nn.Parameter(torch.zeros(lead)) if bias else None
         self.mean = self.family = self.log_site_noise = None
-        if route.needs_belief:
+        if self.objective.batches:
             self.mean = nn.Parameter(torch.empty(shape).uniform_(-1, 1) * in_features**-0.5)
-        if route.learns_covariance:
+        if self.objective.batches or self.objective.route is hybrid:
             self.family = FAMILIES[covariance](shape, init_std, floor, rank)
-        if route.needs_added:
+        if self.objective.route is hybrid:
             factor: Any = likelihood.factor()
             self.log_site_noise = nn.Parameter(factor.noise.detach().log())
-        if route.needs_every_row:
+        if not self.objective.batches:
             spread = shape if self.objective.diagonal else (*shape, in_features)
             self.register_buffer("posterior_mean", torch.zeros(shape))
             self.register_buffer("posterior_scale", torch.zeros(spread))
@@ -199,8 +201,10 @@ class Head(nn.Module):
         if rows is None:
             remedy = f"Pass {_all_rows()}."
             raise refusal("total", "be the number of training rows", repr(total), remedy)
-        problem = self._no_rows()
-        terms = self.objective.prior(self.objective.route(problem), problem)
+        like = self.log_alpha
+        psi = like.new_zeros(*self.replicates, 1, 0, self.in_features)
+        problem = self._problem(psi, like.new_zeros(*like.shape, 0))
+        terms = self.objective.prior(self.belief(), problem)
         return -self.prior_weight * terms.sum(-1) / rows
 
     @full_precision
@@ -216,9 +220,8 @@ class Head(nn.Module):
 
     def belief(self) -> Belief:
         """q(w), (..., K, H)."""
-        if self.objective.batches:
-            found = self.objective.route(self._no_rows())
-            return Belief(found.mean, found.cov)
+        if self.mean is not None and self.family is not None:
+            return Belief(self.mean, self.family())
         must(
             not looking() or known(self.conditioned),
             "head",
@@ -227,9 +230,9 @@ class Head(nn.Module):
             "Call head.condition(psi, y) after training.",
             RuntimeError,
         )
-        kept: Diag | Full = (Diag if self.objective.diagonal else Full)(self.posterior_scale)
-        added = self.family if self.objective.route.needs_added else None
-        return Belief(self.posterior_mean, kept if added is None else Sum(kept, added()))
+        diagonal = self.objective.diagonal
+        cov = Diag(self.posterior_scale) if diagonal else Full(self.posterior_scale)
+        return Belief(self.posterior_mean, Sum(cov, self.family()) if self.family else cov)
 
     @torch.no_grad()
     @full_precision
@@ -247,14 +250,6 @@ class Head(nn.Module):
         )
         belief = self.objective.route(self.objective.precise(self.problem(psi, y)))
         cov: Any = belief.cov.base if isinstance(belief.cov, Sum) else belief.cov
-        kind = Diag if self.objective.diagonal else Full
-        must(
-            isinstance(cov, kind),
-            "route",
-            f"return a belief with a `{kind.__name__}` covariance, as it declares",
-            f"`{type(cov).__name__}` from `{self.objective.route.name}`",
-            error=TypeError,
-        )
         self.posterior_mean.copy_(belief.mean)
         self.posterior_scale.copy_(cov.var if isinstance(cov, Diag) else cov.scale)
         self.conditioned.fill_(True)
@@ -292,24 +287,19 @@ class Head(nn.Module):
         return self._problem(features, self.likelihood.encode(y, psi.shape[:-1]))
 
     def _problem(self, features: Tensor, targets: Tensor) -> Problem:
-        cov = None if self.family is None else self.family()
+        belief = self.belief() if self.objective.batches else None
+        added = self.family() if self.family is not None and belief is None else None
         site = None if self.log_site_noise is None else Gaussian(self.log_site_noise.exp())
         return Problem(
             features,
             targets,
             self.likelihood.factor(),
             self.log_alpha.exp(),
-            free=None if self.mean is None else Belief(self.mean, cov),
-            added=cov if self.objective.route.needs_added else None,
+            free=belief,
+            added=added,
             offset=self._offset,
             site=site,
         )
-
-    def _no_rows(self) -> Problem:
-        """The problem without rows, for a route that needs none."""
-        like = self.log_alpha
-        psi = like.new_zeros(*self.replicates, 1, 0, self.in_features)
-        return self._problem(psi, like.new_zeros(*like.shape, 0))
 
     @property
     def batches(self) -> bool:
@@ -338,11 +328,9 @@ class Head(nn.Module):
 
     def _check_parts(self) -> None:
         factor = self.likelihood.factor()
-        parts = (
-            (f"method {self.method!r}", self.objective.needs_gaussian),
-            ("beta > 0", self.beta > 0),
-        )
-        for name, needed in parts:
+        bound = not self.objective.batches or self.objective.score is squared_error
+        bound = bound or self.objective.prior is minus_kl_wishart
+        for name, needed in ((f"method {self.method!r}", bound), ("beta > 0", self.beta > 0)):
             must(
                 isinstance(factor, Gaussian) or not needed,
                 "likelihood",
