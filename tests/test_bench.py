@@ -31,6 +31,7 @@ from scroll_paper.tables.builders import Scope
 from scroll_paper.tables.selection import Index
 from scroll_paper.tables.table import Cell, path, to_text
 from scroll_paper.tables.table_rows import ENSEMBLES, Row
+from sweeps import exhaustive
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX processes")
 CPU = torch.device("cpu")
@@ -359,6 +360,7 @@ def heard(hears):
     return keys
 
 
+@exhaustive
 @forks
 def test_a_run_may_be_killed_at_any_moment(tmp_path, data, start, units, monkeypatch):
     narrow(monkeypatch.setattr)
@@ -391,6 +393,7 @@ def test_a_run_may_be_killed_at_any_moment(tmp_path, data, start, units, monkeyp
     assert numbers(folder, torn=4) == numbers(tmp_path / "calm")
 
 
+@exhaustive
 @forks
 def test_two_processes_may_train_at_once(tmp_path, data, start, monkeypatch):
     narrow(monkeypatch.setattr)

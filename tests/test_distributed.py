@@ -24,6 +24,7 @@ from scroll.distributed import checkpoint
 from scroll.distributed import loss as ours
 from scroll.objectives import Objective
 from scroll.objectives.terms import minus_kl
+from sweeps import exhaustive
 
 ROOT = Path(__file__).parents[1]
 N, D, H, K, STEPS, FIRST = 60, 4, 6, 3, 12, 43  # of 60 rows the first rank has 43
@@ -581,6 +582,7 @@ def second_rank(process):
     raise AssertionError(children)
 
 
+@exhaustive
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs Linux's /proc")
 def test_a_rank_that_dies_stops_the_run_and_the_next_one_goes_on(tmp_path, monkeypatch, capsys):
     first = launched(tmp_path, "--steps", "1000000")

@@ -26,6 +26,7 @@ from scroll_paper.grid.experiments import EXPERIMENTS, Experiment
 from scroll_paper.tables import records
 from scroll_paper.tables.builders import Scope
 from scroll_paper.tables.table_rows import Row
+from sweeps import exhaustive
 
 TOY = Set("toy.csv.gz", 60, 3, None, "y", "a,b,c", "nowhere", lambda: np.empty((0, 4)))
 ROWS = (Row("None", "scroll-none", {"steps": 20}), Row("Full", "scroll-full", {"steps": 20}))
@@ -139,6 +140,7 @@ def dask():
             yield cluster.scheduler_address
 
 
+@exhaustive
 @pytest.mark.filterwarnings("ignore")
 def test_a_dask_sweep_is_finished_though_a_worker_is_killed(toy, dask, tmp_path):
     watch = Killer(toy)
@@ -192,6 +194,7 @@ def ray(monkeypatch):
             holder.wait(30)
 
 
+@exhaustive
 @pytest.mark.filterwarnings("ignore")
 def test_a_ray_sweep_is_finished_though_a_worker_is_killed(toy, ray, tmp_path):
     """In a process of its own: Ray's backend changes joblib's classes."""

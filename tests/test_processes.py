@@ -17,6 +17,7 @@ from scroll.cli.app import app
 from scroll_paper.grid import run
 from scroll_paper.grid.engines import Engine, Recalled
 from scroll_paper.tables import records
+from sweeps import cases, exhaustive
 from test_engines import ALL, UNITS, dask, narrow, numbers, register, sweep, table  # noqa: F401
 
 HERE = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
@@ -65,7 +66,7 @@ def fitting(start, tmp_path):
     return one
 
 
-@pytest.mark.parametrize("delay", [0.05, 0.5, 2.0, 5.0])
+@pytest.mark.parametrize("delay", cases([0.05, 0.5, 2.0, 5.0], 0.05))
 def test_an_interrupt_is_one_line_whenever_it_comes(fitting, tmp_path, delay):
     time.sleep(delay)
     fitting.send_signal(signal.SIGINT)
@@ -74,6 +75,7 @@ def test_an_interrupt_is_one_line_whenever_it_comes(fitting, tmp_path, delay):
     assert os.listdir(tmp_path) == ["train.csv"]
 
 
+@exhaustive
 def test_a_termination_is_one_line(fitting, tmp_path):
     time.sleep(3)
     fitting.terminate()
@@ -113,6 +115,7 @@ def alive(pid):
         return False
 
 
+@exhaustive
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_workers_end_with_their_parent_and_the_sweep_goes_on(start, tmp_path):
     data, results = table(tmp_path / "data"), tmp_path / "results"
@@ -160,6 +163,7 @@ def swept_on_dask(results, data, address):
     sweep(results, data, Engine("dask", address))
 
 
+@exhaustive
 @pytest.mark.filterwarnings("ignore")
 def test_a_dask_cluster_stops_working_for_a_client_that_is_killed(start, dask, tmp_path):  # noqa: F811
     data = table(tmp_path / "data")
