@@ -1,4 +1,4 @@
-"""All rows at last: networks trained once more, each for as long as it was found good."""
+"""Training again on all rows: each network up to the step that was best on held-out rows."""
 
 import numpy as np
 import pytest

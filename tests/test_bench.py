@@ -1,4 +1,4 @@
-"""Experiments from the question to the tables: what is trained, what is recorded, what is read."""
+"""Experiments end to end: what is trained, what is recorded, what the tables contain."""
 
 import gzip
 import json

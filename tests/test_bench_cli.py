@@ -1,4 +1,4 @@
-"""`scroll bench` and `scroll records`, as a person runs them and gets them wrong."""
+"""`scroll bench` and `scroll records`: correct use and user errors."""
 
 import csv
 import errno
@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from urllib.error import URLError
@@ -20,7 +19,6 @@ import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
-from scroll.cli import progress as ticker
 from scroll.cli.app import app
 from scroll.training.bodies import ARCHITECTURES
 from scroll_paper import command
@@ -28,8 +26,6 @@ from scroll_paper.data.datasets import SETS, Set
 from scroll_paper.deep.endtoend import END_TO_END
 from scroll_paper.grid import run
 from scroll_paper.grid.experiments import EXPERIMENTS
-from scroll_paper.grid.plan import Plan
-from scroll_paper.progress import progress
 from scroll_paper.studies.registry import STUDIES
 from scroll_paper.studies.study import Study
 from scroll_paper.tables import table_rows
@@ -454,55 +450,6 @@ def test_records_that_cannot_be_added_are_refused(bad):
 
 def terminal(**how):
     return Console(file=io.StringIO(), width=100, **how)
-
-
-def test_progress_shows_fits_done_and_the_best():
-    console = terminal(force_terminal=True)
-    with progress(console, Plan([], 40, 0, 0)) as tell:
-        tell(0, float("inf"))
-        tell(13, 1.23456)
-    shown = console.file.getvalue()
-    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
-    assert re.search(r"fits .*13/40 best 1\.235", plain)
-    assert "inf" not in plain
-    console = terminal(force_terminal=True)
-    with progress(console, Plan([], 40, 0, 0)) as tell:
-        tell(0, float("inf"))
-    assert "0/40 best --" in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
-
-
-def test_progress_elsewhere_is_a_line_every_half_minute(monkeypatch):
-    monkeypatch.setattr(ticker, "EVERY", 0.05)
-    console, lines = terminal(force_terminal=False), []
-
-    def shown(count):
-        until = time.monotonic() + 10
-        while len(lines) < count and time.monotonic() < until:
-            lines[:] = console.file.getvalue().splitlines()
-        return lines
-
-    with progress(console, Plan([], 40, 0, 0)) as tell:
-        assert shown(1)[0] == "0 of 40 fits after 0:00"
-        tell(3, 1.23456)
-        assert "left" not in shown(len(lines) + 2)[-1]  # one stack says little of the others
-        tell(10, 1.23456)
-        assert re.fullmatch(
-            r"10 of 40 fits after 0:0\d, about 0:0\d left", shown(len(lines) + 2)[-1]
-        )
-    over = len(console.file.getvalue())
-    time.sleep(0.2)
-    assert len(console.file.getvalue()) == over
-
-
-def test_progress_of_a_short_run_is_silent_elsewhere():
-    console = terminal(force_terminal=False)
-    with progress(console, Plan([], 40, 0, 0)) as tell:
-        tell(13, 1.23456)
-    assert console.file.getvalue() == ""
-
-
-def test_times_are_written_as_on_a_clock():
-    assert [ticker.clock(s) for s in (0, 59.6, 245, 3750)] == ["0:00", "1:00", "4:05", "1:02:30"]
 
 
 def test_a_person_at_a_terminal_sees_how_far_it_is(toy):

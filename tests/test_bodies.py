@@ -1,4 +1,4 @@
-"""Bodies: a replicate is the module alone; waves, Matern features, any module by their formulas."""
+"""Bodies: a replicate equals the module alone; each body equals its formula."""
 
 import copy
 

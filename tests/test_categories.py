@@ -1,4 +1,4 @@
-"""Later spellings of the categories of training, and warnings about unseen ones."""
+"""Categories in new data: spellings that match training, and warnings about unseen ones."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Random numbers by what they are for: bits, orders of rows, dropout, mini-batches."""
+"""Counter-based random numbers: bits, row orders, dropout, mini-batches."""
 
 from itertools import permutations
 

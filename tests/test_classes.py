@@ -1,4 +1,4 @@
-"""Classes: their weights, their order, their names, and what is no class."""
+"""Class labels: weights, order, names, and invalid labels."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""`scroll fit`, `predict`, `evaluate`, `export` and `info`, as a person runs them and errs."""
+"""`scroll fit`, `predict`, `evaluate`, `export` and `info`: correct use and user errors."""
 
 import gzip
 import io

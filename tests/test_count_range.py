@@ -1,4 +1,4 @@
-"""Counts stay finite: hostile features, huge counts, few rows."""
+"""Counts stay finite: extreme features, huge counts, few rows."""
 
 import numpy as np
 import pytest

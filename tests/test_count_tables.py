@@ -1,4 +1,4 @@
-"""Counts in tables: integers come back, and what is no count is refused."""
+"""Count targets of the estimators: predictions are integers, and invalid counts are refused."""
 
 import io
 import json

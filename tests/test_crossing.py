@@ -1,4 +1,4 @@
-"""Members that each hold out a fold of their own: who sees what, and what all rows then choose."""
+"""Cross-fitting: which rows each member sees, and what the out-of-fold rows decide."""
 
 from dataclasses import replace
 

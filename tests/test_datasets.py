@@ -1,4 +1,4 @@
-"""Datasets: where they are looked for, how they are read, what is refused."""
+"""Data sets: where they are found, how they are read, and which files are refused."""
 
 import gzip
 import io

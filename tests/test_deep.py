@@ -1,4 +1,4 @@
-"""Networks trained through: pictures, the step, what is kept, and what the prior costs."""
+"""Deep networks trained through a head: images, training steps, checkpoints, cost of the prior."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The demo and the command line, as a person runs them."""
+"""The demo and the command line as a user runs them."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""The two non-identifications, provoked and named."""
+"""`diagnose` detects noise collapse, prior-precision runaway and attenuation."""
 
 import numpy as np
 import pytest

@@ -139,8 +139,8 @@ def bound(refit, head, rows, y, how):
 
 
 def described(one):
-    cov = one.posterior.cov.quad(torch.eye(one.statistics.gram.shape[-1]))
-    return {"alpha": one.alpha, "noise": one.noise, "mean": one.posterior.mean, "cov": cov}
+    cov = one.weights.cov.quad(torch.eye(one.statistics.gram.shape[-1]))
+    return {"alpha": one.alpha, "noise": one.noise, "mean": one.weights.mean, "cov": cov}
 
 
 REFITS = [(name, how) for name in HEADS for how in ("tensor", "stream", "weights")
@@ -544,7 +544,7 @@ def test_a_checkpoint_that_fits_a_part_only_changes_none(tmp_path):
 def test_what_has_no_state_is_not_saved(tmp_path):
     path = tmp_path / "run.safetensors"
     bound = scroll.refit(RegressionHead(2), torch.randn(5, 2), torch.randn(5))
-    want = "`bound` must have a state_dict, but got Refit. Modules, optimisers, schedulers and"
+    want = "`bound` must have a state_dict, but got Posterior. Modules, optimisers, schedulers and"
     with pytest.raises(TypeError, match=want):
         checkpoint.save(path, 5, bound=bound)
     assert not path.exists()

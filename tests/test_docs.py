@@ -1,4 +1,4 @@
-"""Every Python example of the README and the docs runs, in order, in one namespace a page."""
+"""Every Python example of the README and the docs runs, in order, in one namespace per page."""
 
 import re
 from functools import partial

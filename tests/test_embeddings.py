@@ -1,4 +1,4 @@
-"""Frozen encoders: what they give, what is kept of it, what is refused."""
+"""Frozen encoders: their features, the cache, and refused inputs."""
 
 import io
 import logging
@@ -499,7 +499,7 @@ def test_flights_without_their_package(monkeypatch):
     from scroll_paper.data import flights
 
     monkeypatch.setattr(flights, "find_spec", lambda name: None)
-    want = r"^`flights.npz` must come from the package .* pip install 'scroll-torch\[flights\]'"
+    want = r"^`flights.npz` must come from the package .* pip install './paper\[flights\]'"
     with pytest.raises(ImportError, match=want):
         flights.flights()
 

@@ -1,4 +1,4 @@
-"""Tables of networks trained through: from records alone, by name, and what they refuse."""
+"""Tables of deep networks: built from records, selected by name; refused options."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A sweep on a cluster: the records of one machine, though a worker is killed in the middle."""
+"""A sweep on a cluster gives the same records as one machine, even if a worker is killed."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""The estimators as scikit-learn sees them, and as a careless user does."""
+"""The estimators: scikit-learn's own checks, and user errors."""
 
 import pickle
 import warnings

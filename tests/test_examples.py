@@ -1,4 +1,4 @@
-"""The examples run as they are, without a warning, and what they print is what they claim."""
+"""The examples run unchanged and without a warning, and print the results they claim."""
 
 import re
 import runpy

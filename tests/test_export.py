@@ -1,4 +1,4 @@
-"""Graphs: what onnxruntime and torch.export compute is what the estimator computes."""
+"""Exported graphs: onnxruntime and torch.export compute the same as the estimator."""
 
 import builtins
 import json

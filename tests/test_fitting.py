@@ -1,4 +1,4 @@
-"""Before and after training: which rows are held out, which bodies share an ensemble."""
+"""Which rows are held out, and which bodies share an ensemble."""
 
 import numpy as np
 import pytest

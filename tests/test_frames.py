@@ -1,4 +1,4 @@
-"""Frames of any library are matched by name; nulls are gaps."""
+"""Data frames of any library are matched by column name; nulls are missing values."""
 
 import sys
 import warnings

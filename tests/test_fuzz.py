@@ -1,4 +1,4 @@
-"""Hostile tables, sheets and model files: no traceback, no number that is not finite, no leftover.
+"""Random bad tables and files: no traceback, no result that is not finite, no leftover file.
 
 Every case comes from a seed and its number; a failure names both. See `fuzzing`.
 """

@@ -1,4 +1,4 @@
-"""Heads as a PyTorch user meets them."""
+"""Heads as a PyTorch user uses them."""
 
 import copy
 

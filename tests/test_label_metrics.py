@@ -1,4 +1,4 @@
-"""Metrics of labels, against other people's code."""
+"""Metrics of class labels, against other libraries."""
 
 import numpy as np
 import pytest

@@ -1,3 +1,5 @@
+"""Metrics of predictive distributions, against scoringrules and scipy."""
+
 import numpy as np
 import pytest
 import scoringrules

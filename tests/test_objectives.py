@@ -189,27 +189,48 @@ def problem(factor=None, **kwargs):
 REFUSED = {
     "a free belief has no leave-one-out": (
         lambda: Objective(free, leave_one_out, prior=none),
-        r"`cavity` must be `shared` for the `free` route.*Use the `hybrid` route",
+        r"`route` must give a belief that each point can be taken out of for the `leave_one_out` "
+        r"cavity, but got `free`: .* diverges. Use route `conjugate` or `conjugate_diag` or "
+        r"`hybrid`, or cavity `shared`\.",
     ),
     "nor a sequence": (
         lambda: Objective(free, sequential, prior=none),
-        r"`cavity` must be `shared` for the `free` route",
+        r"`route` must give the beliefs before each point for the `sequential` cavity, but got `fr",
     ),
     "the prior is not counted twice": (
         lambda: Objective(conjugate, leave_one_out, prior=log_evidence),
-        r"`prior` must be `none` for the `leave_one_out` cavity.*count twice. Use `none`",
+        r"`prior` must not count the prior, which the `leave_one_out` cavity already contains, "
+        r"but got `log_evidence`, which would count it twice. Use `none`",
     ),
     "a hybrid needs held-out residuals": (
         lambda: Objective(hybrid, shared, prior=none),
-        r"`cavity` must be `leave_one_out` for the `hybrid` route",
+        r"`route` must give one belief.* for the `shared` cavity, but got `hybrid`: only held-out "
+        r"residuals .* cavity `leave_one_out`",
+    ),
+    "and nothing is added to a sequence": (
+        lambda: Objective(hybrid, sequential, prior=none),
+        r"`route` must give the beliefs before each point .* but got `hybrid`",
     ),
     "a filter is sequential": (
         lambda: Objective(filtered_diag, shared, prior=none),
-        r"`route` must be .* for the `sequential` cavity",
+        r"`route` must give one belief.*, but got `filtered_diag`.*, or cavity `sequential`",
+    ),
+    "a filter gives no point back": (
+        lambda: Objective(filtered_diag, leave_one_out, prior=none),
+        r"`route` must give a belief that each point can be taken out of .* got `filtered_diag`",
     ),
     "a diagonal posterior has no sequence": (
         lambda: Objective(conjugate_diag, sequential, prior=none),
-        r"`route` must be `conjugate` or `filtered_diag` for the `sequential` cavity",
+        r"`route` must give the beliefs before each point for the `sequential` cavity, but got "
+        r"`conjugate_diag`.* Use route `conjugate` or `filtered_diag`, or cavity",
+    ),
+    "a function is no part": (
+        lambda: Objective(lambda p: p.free),
+        r"`route` must be a `Route`, but got <function.*Wrap it: scroll.objectives.Route\(",
+    ),
+    "a part of another kind": (
+        lambda: Objective(conjugate, log_evidence),
+        r"`cavity` must be a `Cavity`, but got PriorTerm",
     ),
     "conjugacy is Gaussian": (
         lambda: METHODS["closed-full"].loss(problem(Probit(torch.tensor(1.0)))),
@@ -220,7 +241,7 @@ REFUSED = {
             Belief(torch.zeros(H), LowRank(torch.ones(H), torch.ones(1, H), torch.ones(1))),
             problem(),
         ),
-        r"`belief` must be bound to the posterior.*Use the `conjugate`",
+        r"`belief` must be one that a point can be taken out of.*`LowRank`. Use route `conjugate`",
     ),
     "a free route needs a belief": (
         lambda: METHODS["scroll-full"].loss(problem()),
@@ -271,11 +292,11 @@ def test_every_row_of_the_design_space_is_there():
 
 
 def test_blocks_do_not_change_the_sequence(monkeypatch):
-    import scroll.cavities
+    import scroll.objectives.cavities
 
     p = problem()
     whole = sequential(conjugate(p), p)
-    monkeypatch.setattr(scroll.cavities, "_BLOCK", 3)
+    monkeypatch.setattr(scroll.objectives.cavities, "BLOCK", 3)
     parts = sequential(conjugate(p), p)
     torch.testing.assert_close(parts.mean, whole.mean, rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(parts.var, whole.var, rtol=1e-10, atol=1e-12)

@@ -1,4 +1,4 @@
-"""Arguments that the fuzzer found: each is refused in one line that names it, or taken."""
+"""Arguments found by the fuzzer: each is accepted, or refused in one line that names it."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""What the package promises of itself."""
+"""The package: imports, dependencies, declared versions, types, licence."""
 
 import json
 import re

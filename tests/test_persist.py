@@ -1,4 +1,4 @@
-"""Files: what is loaded is what was saved, and a file that is not is refused in one line."""
+"""Model files: a loaded model equals the saved one; other files are refused in one line."""
 
 import json
 import os

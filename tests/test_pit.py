@@ -1,4 +1,4 @@
-"""The probability integral transform: of real numbers, and randomised of counts and levels."""
+"""The probability integral transform; randomised for counts and levels."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What is drawn is what was computed, and only where it was asked for."""
+"""Plots show the computed values, on the given axes."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What predictives take and how they print."""
+"""Predictive distributions: accepted inputs, and how they print."""
 
 import re
 import warnings

@@ -1,4 +1,4 @@
-"""Signals: what ends a command ends its workers, says so in a line and leaves whole records."""
+"""Signals: a command that ends also ends its workers, prints one line, keeps complete records."""
 
 import os
 import signal
@@ -12,8 +12,8 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from scroll.cli import progress
 from scroll.cli.app import app
+from scroll.training import progress
 from scroll_paper.grid import run
 from scroll_paper.grid.engines import Engine, Recalled
 from scroll_paper.tables import records

@@ -1,4 +1,4 @@
-"""A readout predicts what its head does, or what its refit does, member by member."""
+"""A readout predicts the same as its head, or as its refit, for each member."""
 
 from dataclasses import fields
 
@@ -125,7 +125,7 @@ def test_weights_of_a_posterior_keep_their_digits():
     psi[..., 1] = psi[..., 0] + 1e-4 * psi[..., 1]
     y = (psi[..., 1] - psi[..., 0]).double().mul(1e4).float() + 0.01 * torch.randn(M, 40)
     bound = refit(head, psi, y)
-    assert bound.posterior.mean.abs().max() > 1e3
+    assert bound.weights.mean.abs().max() > 1e3
     out = readout(head, bound, ["closed"] * M)
     torch.testing.assert_close(out(psi).mean, bound(psi).mean, rtol=1e-5, atol=1e-5)
 

@@ -1,3 +1,5 @@
+"""Record files: appending, reading, merging, and damaged lines."""
+
 import errno
 import gzip
 import json

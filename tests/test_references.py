@@ -1,4 +1,4 @@
-"""The references of the tables against the packages and the formulas that define them."""
+"""The baselines of the tables, against the packages and formulas that define them."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Large sets, frozen features and rows from elsewhere: how they are read, scored and tabled."""
+"""Large data sets, frozen features and out-of-distribution rows: reading, scores, tables."""
 
 import math
 import os

@@ -1,3 +1,5 @@
+"""The paired t-test behind the marks of the tables, against scipy and integration."""
+
 import math
 
 import numpy as np

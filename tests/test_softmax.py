@@ -1,4 +1,4 @@
-"""The references for labels against code we did not write: vbll, torch, autograd."""
+"""The baselines for class labels, against vbll, torch and autograd."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,4 @@
-"""Stacks: replicate r is the solo run r for every method; what stacks are computed with, and how
-large they may be."""
+"""Stacks: replicate r equals run r alone for every method; kernels, memory, size of a stack."""
 
 import pytest
 import torch

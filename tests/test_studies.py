@@ -1,4 +1,4 @@
-"""The studies: their mathematics, and each as a whole, made short."""
+"""The studies: their mathematics, and a short run of each."""
 
 import math
 import sys

@@ -1,3 +1,5 @@
+"""Columns of a table as numbers: kinds, categories, missing values."""
+
 import json
 import subprocess
 import sys

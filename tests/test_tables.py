@@ -1,3 +1,5 @@
+"""Tables of results: rendering, marks, and the paper's numbers."""
+
 import csv
 import math
 import subprocess

@@ -1,4 +1,4 @@
-"""Threads share the process, but no setting: checks, default precision, random numbers."""
+"""Threads do not share settings: checks, default precision, random numbers."""
 
 import time
 import warnings
@@ -163,8 +163,7 @@ def test_the_global_generators_stay_where_they_are(tmp_path):
 def test_a_refit_leaves_the_global_generators_alone(family):
     head, psi, y = RegressionHead(3), torch.randn(40, 3), torch.randn(40)
     with generators_unmoved():
-        bound = scroll.refit(head, [(psi, y)])
-        bound.add([(psi, y)], family=family, steps=3)
+        bound = scroll.refit(head, [(psi, y)]).add([(psi, y)], family=family, steps=3)
         bound.sample_weights(2, torch.Generator().manual_seed(0))
 
 

@@ -1,4 +1,4 @@
-"""The training loop: replicates that share a graph and nothing else."""
+"""The training loop: replicates share a graph and nothing else."""
 
 from dataclasses import replace
 

@@ -1,10 +1,11 @@
-"""A thousand classes: memory and time of training a one-versus-all head, a process each.
+"""Memory and time of training a one-versus-all head on 1,000 classes, one process per head.
 
     python paper/benchmarks/classes.py [--shape 256,512,1000] [--steps 10] [--heads diag,lowrank]
 
-Peak is that of resident memory in a few steps of Adam above what the process took once torch and
-scroll were imported: parameters, gradients, Adam's state, data and all that a step needs. "full"
-is K matrices H x H, which take minutes, and is left out where they might not fit.
+The peak is that of resident memory during a few steps of Adam, minus the memory of the process
+after importing torch and scroll. It holds parameters, gradients, Adam's state, data and all
+intermediate results. "full" has K matrices H x H and takes minutes; it is skipped if they might
+not fit.
 """
 
 import argparse
@@ -26,14 +27,14 @@ GB = 2**30
 
 
 def resident(field: str) -> float:
-    """A line of this process's memory status, in GB."""
+    """Return a line of this process's memory status, in GB."""
     found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found is not None
     return int(found[1]) * 1024 / GB
 
 
 def measured(covariance: str, shape: tuple[int, int, int], steps: int) -> list[float]:
-    """GB of parameters, peak GB, and milliseconds a step, in this process."""
+    """Return GB of parameters, peak GB and milliseconds per step, measured in this process."""
     before = resident("VmRSS")
     b, h, k = shape
     torch.manual_seed(0)
@@ -54,7 +55,7 @@ def measured(covariance: str, shape: tuple[int, int, int], steps: int) -> list[f
 
 
 def in_its_own_process(covariance: str, shape: tuple[int, int, int], steps: int) -> list[str]:
-    """The cells of a row."""
+    """Measure one head in a new process; return the cells of its row."""
     command = [sys.executable, __file__, "--one", covariance, "--steps", str(steps)]
     command += ["--shape", ",".join(map(str, shape))]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -65,7 +66,7 @@ def in_its_own_process(covariance: str, shape: tuple[int, int, int], steps: int)
 
 
 def fits(shape: tuple[int, int, int]) -> bool:
-    """Whether a full covariance does: a dozen of its sizes, and three of rows x classes x width."""
+    """Return whether 12 full covariances and 3 tensors of rows x classes x width fit in memory."""
     b, h, k = shape
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return 4 * (12 * k * h * h + 3 * b * k * h) < 0.8 * free
@@ -85,11 +86,11 @@ def main() -> None:
         return
     threads = torch.get_num_threads()
     table = Table(title=f"(B, H, K) = ({b}, {h}, {k}), {threads} threads")
-    for column in ("covariance", "parameters GB", "peak GB", "ms a step"):
+    for column in ("covariance", "parameters GB", "peak GB", "ms per step"):
         table.add_column(column, justify="left" if column == "covariance" else "right")
     for covariance in given.heads.split(","):
         if covariance == "full" and not fits((b, h, k)):
-            table.add_row(covariance, f"{4 * k * h * h / GB:.3f}", "", "left out: might not fit")
+            table.add_row(covariance, f"{4 * k * h * h / GB:.3f}", "", "skipped: might not fit")
             continue
         steps = given.steps if covariance != "full" else min(given.steps, 3)
         table.add_row(covariance, *in_its_own_process(covariance, (b, h, k), steps))

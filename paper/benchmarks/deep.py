@@ -1,10 +1,10 @@
-"""What a head costs in a deep network: ratios to cross-entropy, in one run on one GPU.
+"""Cost of a head in a deep network, relative to cross-entropy, in one run on one GPU.
 
     python paper/benchmarks/deep.py [--heads ova-none,ova-full] [--steps 300] [--batch 128]
 
-A training step of a ResNet-18 on pictures of CIFAR's size, as `scroll bench cifar` has it:
-augmentation, both passes, both optimisers. And inference: mean and variance of ages from a
-trained-size network against its plain linear layer.
+Training: one step of a ResNet-18 on images of CIFAR's size as in `scroll bench cifar`, with
+augmentation, both passes and both optimisers. Inference: mean and variance of ages from a
+network of the trained size, relative to its plain linear layer.
 """
 
 import argparse
@@ -23,7 +23,7 @@ ROWS, CLASSES, ROUNDS = 45_000, 10, 5
 
 
 def timed(step, count: int) -> float:
-    """Milliseconds a call."""
+    """Return the milliseconds per call."""
     torch.cuda.synchronize()
     began = time.perf_counter()
     for _ in range(count):
@@ -33,7 +33,7 @@ def timed(step, count: int) -> float:
 
 
 def training(names: list[str], steps: int, batch: int, rows: Pictures) -> None:
-    """Steps of all heads by turns, so that a drifting clock meets them alike."""
+    """Time steps of all heads in turn, so that a drifting clock affects all of them."""
     made = {}
     for name in names:
         torch.manual_seed(0)
@@ -49,12 +49,12 @@ def training(names: list[str], steps: int, batch: int, rows: Pictures) -> None:
             spent[name].append(timed(lambda step=step: step(index, 0.0), steps))
     base = min(spent["softmax"])
     for name, each in spent.items():
-        print(f"{name:14} {min(each):.3f} ms a step, {min(each) / base:.3f}x", flush=True)
+        print(f"{name:14} {min(each):.3f} ms per step, {min(each) / base:.3f}x", flush=True)
 
 
 @torch.no_grad()
 def inference(steps: int, batch: int, rows: Pictures) -> None:
-    """Mean and variance of a batch against a plain network's output."""
+    """Time mean and variance of a batch, relative to a plain network's output."""
     body = ResNet18().cuda().eval().to(memory_format=torch.channels_last)
     scale = moments(rows.x)
     x = scaled(rows.x[:batch], scale).contiguous(memory_format=torch.channels_last)
@@ -86,11 +86,11 @@ def inference(steps: int, batch: int, rows: Pictures) -> None:
                 spent[name].append(timed(lambda run=run: run(x), steps))
     base = min(spent["plain"])
     for name, each in spent.items():
-        print(f"{name:14} {min(each):.3f} ms a batch, {min(each) / base:.3f}x", flush=True)
+        print(f"{name:14} {min(each):.3f} ms per batch, {min(each) / base:.3f}x", flush=True)
 
 
 def main() -> None:
-    """Measure both."""
+    """Measure training and inference."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--heads", default="softmax,ova-none,ova-diag,ova-full")
     parser.add_argument("--steps", type=int, default=200)

@@ -33,7 +33,7 @@ POLICIES: dict[str, Callable[..., np.ndarray]] = {
 
 
 class Table(NamedTuple):
-    """Rows to fit on, and how to draw new ones."""
+    """Rows to fit on, and a function that draws new ones."""
 
     name: str
     task: str
@@ -43,7 +43,7 @@ class Table(NamedTuple):
 
 
 def cells(rng: np.random.Generator, task: str, levels: tuple[int, ...], exact: bool) -> Draw:
-    """Draw categories; each cell has a mean of its own."""
+    """Draw categories; each cell has its own mean."""
     means = rng.normal(size=levels)
     for axis, count in enumerate(levels):
         shape = [count if a == axis else 1 for a in range(len(levels))]
@@ -67,7 +67,7 @@ def cells(rng: np.random.Generator, task: str, levels: tuple[int, ...], exact: b
 
 
 def measurements(rng: np.random.Generator, task: str, zeros: float = 0.0) -> Draw:
-    """Draw real inputs; a share of the rows is zero throughout, with targets by chance."""
+    """Draw real inputs; a share of the rows is zero throughout, with random targets."""
     slope = rng.normal(size=4)
 
     def draw(n: int) -> tuple[Any, np.ndarray]:
@@ -153,7 +153,7 @@ def linear(table: Table, new: tuple[Any, np.ndarray]) -> float:
             return -float(np.log(fit.predict(b)[np.arange(len(b)), new[1]]).mean())
         if (
             table.task == "labels"
-        ):  # half a success and half a failure per cell, or some are impossible
+        ):  # half a success and half a failure per cell: no label is impossible
             p = (a.T @ table.y + 0.5) / (a.sum(0) + 1)
             return -float(np.log(np.where(new[1] == 1, b @ p, 1 - b @ p)).mean())
         if table.task == "gaussian":

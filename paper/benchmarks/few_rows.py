@@ -1,9 +1,9 @@
-"""Few rows: the regressor with and without a linear body, beside Bayesian ridge regression.
+"""Few rows: the regressor with and without a linear body, and Bayesian ridge regression.
 
 python paper/benchmarks/few_rows.py --seeds 4:8
 
-NLL on new rows and coverage of the 90 % interval, means over seeds, and how often the linear body
-was taken.
+Prints the NLL on new rows and the coverage of the 90 % interval, means over seeds, and how often
+the linear body was chosen.
 """
 
 import argparse
@@ -24,7 +24,7 @@ Rows = tuple[str, np.ndarray, np.ndarray, int]  # name, x, y, rows to fit on
 
 
 def tables(seed: int, n: int = 1000) -> Iterator[Rows]:
-    """What is linear, what is not, noise alone, more columns than rows."""
+    """Return tables: linear, nonlinear, pure noise, more columns than rows."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, 5))
     y = x @ rng.normal(size=5) + 0.3 * rng.normal(size=n)
@@ -47,14 +47,14 @@ def tables(seed: int, n: int = 1000) -> Iterator[Rows]:
 
 
 def scores(p: Any, y: torch.Tensor) -> tuple[float, float]:
-    """NLL and coverage."""
+    """Return NLL and coverage."""
     low, high = p.interval(0.9)
     covered = ((low <= y) & (y <= high)).double().mean()
     return -float(p.log_prob(y).mean()), float(covered)
 
 
 def measured(seed: int, members: int) -> Iterator[tuple[str, str, tuple[float, float], bool]]:
-    """Table, method, scores and whether a member is linear."""
+    """Return table, method, scores and whether a member is linear."""
     few = base.FEW
     for name, x, y, k in tables(seed):
         new = torch.from_numpy(y[k:])

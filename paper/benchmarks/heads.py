@@ -1,12 +1,12 @@
-"""Cost of a head's loss and backward pass beside `nn.Linear`'s, in one run.
+"""Cost of a head's loss and backward pass relative to `nn.Linear`, in one run.
 
     python paper/benchmarks/heads.py [--quick]
 
-Times are medians over rounds in which every contender has its turn, so that a noisy moment hits
-them all; a ratio is between the better of eager and compiled of the two. Two states of the cache:
-"hot", the same step again and again, which favours the smaller layer; and "cold", after the cache
-was used for something else, as a body's own pass does in training. Memory is the peak of a fresh
-process above parameters, gradients and the optimiser's state.
+Times are medians over rounds in which every contender takes its turn, so that a noisy moment
+affects all of them. A ratio compares the better of eager and compiled of both. There are two
+states of the cache: "hot" repeats the same step, which favours the smaller layer; "cold" uses the
+cache for something else first, as a body does in training. Memory is the peak of a new process
+above parameters, gradients and the optimiser's state.
 """
 
 import argparse
@@ -34,7 +34,7 @@ TASKS = ("classification", "regression")
 
 
 def contender(name, task, shape):
-    """A function of nothing that does one loss and backward pass."""
+    """Return a function without arguments that does one loss and backward pass."""
     b, h, k = shape
     torch.manual_seed(0)
     psi = torch.randn(b, h, requires_grad=True)
@@ -73,10 +73,10 @@ def contender(name, task, shape):
 
 
 def times(task, shape, kinds, rounds):
-    """Median milliseconds of `nn.Linear` and of heads of these kinds: {name: (hot, cold)}."""
+    """Return median milliseconds of `nn.Linear` and of these heads: {name: (hot, cold)}."""
     names = [f"{kind}/{mode}" for kind in ("linear", *kinds) for mode in ("eager", "compiled")]
     steps = {name: contender(name, task, shape) for name in names}
-    other = torch.zeros(16_000_000)  # 64 MB: what a body would have in the cache
+    other = torch.zeros(16_000_000)  # 64 MB, as a body would have in the cache
     hot, cold = {name: [] for name in names}, {name: [] for name in names}
     for _ in range(rounds):
         for name, step in steps.items():
@@ -90,26 +90,26 @@ def times(task, shape, kinds, rounds):
 
 
 def seconds(step):
-    """Wall time of one step."""
+    """Return the wall time of one step."""
     start = time.perf_counter()
     step()
     return time.perf_counter() - start
 
 
 def best(ms, kind):
-    """The better of eager and compiled, hot and cold."""
+    """Return the better of eager and compiled, hot and cold."""
     both = [ms.get(f"{kind}/{mode}", (float("nan"),) * 2) for mode in ("eager", "compiled")]
     return [min(each) for each in zip(*both, strict=True)]
 
 
 def resident(field):
-    """A line of this process's memory status, in MB."""
+    """Return a line of this process's memory status, in MB."""
     status = Path("/proc/self/status").read_text()
     return int(re.search(rf"{field}:\s+(\d+)", status)[1]) / 1024
 
 
 def peak(kind, task, shape):
-    """Peak MB of eager steps above parameters, gradients and Adam's state, in this process."""
+    """Return the peak MB of eager steps above parameters, gradients and Adam's state."""
     step = contender(f"{kind}/eager", task, shape)
     tiny = contender(f"{kind}/eager", task, (8, 16, 3))  # loads what the first step loads
     for _ in range(2):
@@ -126,7 +126,7 @@ def peak(kind, task, shape):
 
 
 def peak_in_own_process(kind, task, shape):
-    """`peak`, where nothing else has touched the memory."""
+    """Return `peak` as measured in a new process."""
     command = [sys.executable, __file__, "--peak", kind, task, json.dumps(shape)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return float(done.stdout.split()[-1]) if done.returncode == 0 else float("nan")
@@ -152,7 +152,7 @@ def main():
     torch.compiler.config.recompile_limit = 64
     jobs = [(task, shape) for shape in SHAPES[: 1 if args.quick else None] for task in TASKS]
     for task, shape in track(jobs, console=console, transient=True):
-        heavy = ("full",) if shape[2] <= 100 else ()  # K matrices H x H: a round of its own
+        heavy = ("full",) if shape[2] <= 100 else ()  # measured in a separate round
         for kinds, rounds in ((LIGHT, 10), (heavy, 1)):
             if not kinds:
                 continue

@@ -1,13 +1,14 @@
-"""What a practitioner would pick instead, on the same splits: one table from one run.
+"""Compare the estimators with other libraries on the same splits.
 
     python paper/benchmarks/peers.py [--sets yacht,boston] [--seeds 5-9] [--rows scroll,ngboost]
     python paper/benchmarks/peers.py --task classification
     python paper/benchmarks/peers.py --speed  # times as ratios, ONNX latency, memory
 
-For numbers every row fits on the training rows and stops, or chooses, by the validation rows of
-the same split; for labels every row is given both and takes what it needs. Results are appended to
-results/peers, a line a fit, and never computed twice; the table is printed from them. The paper's
-recipe is read from the records of `scroll bench headline` and `scroll bench classification`.
+Regression: every method trains on the training rows and uses the validation rows of the same
+split for early stopping or selection. Classification: every method gets both together. Results are
+appended to results/peers, one line per fit, and never computed twice; the tables are printed from
+them. The paper's recipe comes from the records of `scroll bench headline` and `scroll bench
+classification`.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from scroll_paper.tables import records
 from scroll_paper.tables.selection import Index
 
 RESULTS = Path("results")
-TASKS = {  # rows, sets, metrics, and what of the paper's tables stands below
+TASKS = {  # methods, sets, metrics, and the row of the paper's tables that is shown below
     "regression": (
         REGRESSION,
         datasets.UCI,
@@ -45,7 +46,7 @@ TASKS = {  # rows, sets, metrics, and what of the paper's tables stands below
 
 
 def measured(task: str, row: str, name: str, seed: int) -> dict[str, float] | None:
-    """What one fit is worth on the test rows, and how long it took."""
+    """Return the metrics of one fit on the test rows, and its time."""
     data = split(name, seed)
     began = time.perf_counter()
     predict = TASKS[task][0][row][1](data, seed)
@@ -66,7 +67,7 @@ def measured(task: str, row: str, name: str, seed: int) -> dict[str, float] | No
 
 
 def run(task: str, sets: list[str], seeds: list[int], rows: list[str]) -> None:
-    """Fit what the records lack."""
+    """Run the fits that are missing from the records."""
     folder = RESULTS / "peers"
     done = records.done(records.load(folder).records)
     for name in sets:
@@ -81,7 +82,7 @@ def run(task: str, sets: list[str], seeds: list[int], rows: list[str]) -> None:
 
 
 def table(task: str, sets: list[str], seeds: list[int]) -> None:
-    """Means and standard errors of what is recorded, one table a metric, as Markdown."""
+    """Print means and standard errors of the records as Markdown, one table per metric."""
     loaded = records.load(RESULTS / "peers").records
     rows, _, measures, (below, where) = TASKS[task]
     index = Index(records.load(RESULTS).records)
@@ -115,7 +116,7 @@ def _cell(values: list[float]) -> str:
 
 
 def speed() -> None:
-    """Ratios in one run: fits against NGBoost's, predictions of 100,000 rows, one row by ONNX."""
+    """Print time ratios of one run: fits, predictions of 100,000 rows, one row through ONNX."""
     for name, limit in (("concrete", 3), ("kin8nm", 2)):
         data, times, fits = split(name, 5), {}, {}
         for row in ("ngboost", "scroll", "scroll-5"):
@@ -154,7 +155,7 @@ def speed() -> None:
 
 
 def memory() -> None:
-    """Peak memory of a fit on 1,000,000 x 20 float32 rows above the data itself."""
+    """Print the peak memory of a fit on 1,000,000 x 20 float32 rows, above the data itself."""
     import resource
 
     rng = np.random.default_rng(0)
@@ -176,19 +177,19 @@ THREADS = int(os.environ.get("OMP_NUM_THREADS", torch.get_num_threads()))
 
 
 def numbers(text: str) -> list[int]:
-    """5-9, or 5,6,9."""
+    """Return the numbers of a text such as 5-9 or 5,6,9."""
     low, dash, high = text.partition("-")
     return list(range(int(low), int(high) + 1)) if dash else [int(n) for n in text.split(",")]
 
 
 def main() -> None:
-    """Measure, or print what was measured."""
+    """Run the missing fits and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--task", default="regression", choices=TASKS)
     parser.add_argument("--sets", default="")
     parser.add_argument("--seeds", default="5-9")
     parser.add_argument("--rows", default="")
-    parser.add_argument("--tables", action="store_true", help="fit nothing")
+    parser.add_argument("--tables", action="store_true", help="print the tables only")
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--memory", action="store_true")
     given = parser.parse_args()

@@ -1,11 +1,10 @@
-"""Stacks of replicates against a Python loop over the same fits, in one run.
+"""Time of stacked replicates relative to a Python loop over the same fits, in one run.
 
     python paper/benchmarks/population.py [--device cuda] [--steps 40]
 
-On a CPU: time a step of R = 80 networks (H = 50, Full), stacked as `scroll bench` stacks them,
-eager and compiled, as ratios to training them one by one in a loop. On a GPU: milliseconds a
-step of a captured graph, and the three SCROLL rows (8 data sets x 20 seeds x 4 bodies) from
-start to end.
+On a CPU: time per step of R = 80 networks (H = 50, Full), stacked as in `scroll bench`, eager and
+compiled, relative to training them one by one in a loop. On a GPU: milliseconds per step of a
+captured graph, and the total time of the three SCROLL methods (8 data sets x 20 seeds x 4 bodies).
 """
 
 import argparse
@@ -29,13 +28,13 @@ ROWS = (32, 200, 1000)
 
 
 def network(count: int, architecture: str) -> Network:
-    """A stack of the paper's networks."""
+    """Return a stack of the paper's networks."""
     body = MLP(D, H, architecture=architecture, replicates=(count,))
     return Network(body, RegressionHead(H, bias=False, replicates=(count,)))
 
 
 def cycle(count: int, n: int, architecture: str, device: str, compiled: bool) -> Callable[[], None]:
-    """Five steps and a look, as in training."""
+    """Return a function that does five steps and one validation check, as in training."""
     torch.manual_seed(0)
     rows = Rows(torch.randn(count, n, D, device=device), torch.randn(count, n, device=device))
     held = Rows(rows.x[:, : n // 3 + 1], rows.y[:, : n // 3 + 1])
@@ -47,7 +46,7 @@ def cycle(count: int, n: int, architecture: str, device: str, compiled: bool) ->
 
 
 def seconds(run: Callable[[], None], steps: int) -> float:
-    """The least of three times a step."""
+    """Return the smallest of three times per step."""
     for _ in range(3):
         run()
     times = []
@@ -62,16 +61,15 @@ def seconds(run: Callable[[], None], steps: int) -> float:
 
 
 def alone(size: int, n: int, architecture: str, compiled: bool, steps: int) -> float:
-    """Seconds a step of a stack in a process of one thread."""
+    """Return the seconds per step of a stack in a process with one thread."""
     torch.set_num_threads(1)
     return seconds(cycle(size, n, architecture, "cpu", compiled), steps)
 
 
 def on_a_cpu(steps: int) -> None:
-    """Ratios to a loop over single networks, which has all threads to itself.
+    """Print ratios to a loop over single networks, which may use all threads.
 
-    Stacks are as `scroll bench` makes them: no more rows than stay in the cache, and a process
-    a core.
+    Stacks are as in `scroll bench`: no more rows than stay in the cache, one process per core.
     """
     cores = torch.get_num_threads()
     print(f"{R} networks, H = {H}, Full, {cores} cores: ratio to a loop")
@@ -89,11 +87,11 @@ def on_a_cpu(steps: int) -> None:
 
 
 def on_a_gpu(steps: int) -> None:
-    """Step times, and the whole of three rows."""
+    """Print step times and the total time of three methods."""
     for n in (460, 7160):
         for architecture in ("relu+LN", "tanh"):
             each = seconds(cycle(R, n, architecture, "cuda", False), steps)
-            print(f"R = {R}, N = {n}, {architecture}: {1e3 * each:.2f} ms a step, looks included")
+            print(f"R = {R}, N = {n}, {architecture}: {1e3 * each:.2f} ms per step with checks")
     from scroll_paper.grid import run
 
     rows = ("scroll-full", "scroll-diag", "scroll-none")
@@ -101,7 +99,7 @@ def on_a_gpu(steps: int) -> None:
     with TemporaryDirectory() as folder:
         began = time.perf_counter()
         run.train("headline", asked, Path(folder), torch.device("cuda"))
-        print(f"the three SCROLL rows: {time.perf_counter() - began:.0f} s")
+        print(f"the three SCROLL methods: {time.perf_counter() - began:.0f} s")
 
 
 def _wait() -> None:

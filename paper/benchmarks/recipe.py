@@ -1,12 +1,12 @@
-r"""What the default recipe of the estimators was chosen by: variants, on seeds 0-4 only.
+r"""Variants of the estimators' default recipe, on seeds 0-4 only, by which it was chosen.
 
     python paper/benchmarks/recipe.py [--device cuda] [--sets yacht,boston] [--only smooth] \
         [--into FILE]
 
 Each variant changes one thing of the recipe and is trained on the eight data sets, five splits
-as one stack. Printed and appended to FILE, a line a data set: mean validation NLL of the free
-route and of the best of free, closed and hybrid (which the choices were made by), and the same
-on the test rows. `docs/recipe.md` has the table.
+as one stack. It prints one line per data set and appends it to FILE: the mean validation NLL of
+the free route and of the best of free, closed and hybrid (on which the choices are based), and the
+same on the test rows. `docs/recipe.md` has the table.
 """
 
 import time
@@ -52,7 +52,7 @@ WAVES = {
 
 
 def rows_of(name: str, device: torch.device) -> tuple[list[Rows], torch.Tensor, Encoder]:
-    """Training, validation and test rows of all seeds, encoded; and the spread of the target."""
+    """Return encoded training, validation and test rows of all seeds, and the target's scale."""
     each, spread = [], []
     for seed in SEEDS:
         parts = folds(datasets.load(name), (seed,), torch.device("cpu"))
@@ -75,7 +75,7 @@ def rows_of(name: str, device: torch.device) -> tuple[list[Rows], torch.Tensor, 
 
 
 def measured(name: str, shape: str, change: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    """Mean NLL over the seeds, in the target's own units."""
+    """Return the mean NLL over the seeds, in the units of the target."""
     (rows, held, test), spread, encoder = rows_of(name, device)
     change = dict(change)
     body = {k: change.pop(k) for k in ("width", "depth", "frequency", "waves") if k in change}

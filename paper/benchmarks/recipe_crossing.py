@@ -1,10 +1,10 @@
-"""What the folds, bodies and power of the recipe for labels were chosen by, on seeds 0-4 only.
+"""Folds, bodies and power of the recipe for labels, on seeds 0-4 only.
 
     python paper/benchmarks/recipe_crossing.py [--device cuda] [--sets pima,blood] [--into FILE]
 
-Fits on the training rows alone, five networks of each body, one a fold. Printed and appended to
-FILE, a line a data set: mean NLL on the validation rows, which no network has seen, of single
-networks and of the mixtures that several bodies may share. `docs/recipe.md` has the table.
+Fits five networks of each body, one per fold, on the training rows only. Prints one line per data
+set and appends it to FILE: the mean NLL on the validation rows, which no network has seen, of
+single networks and of mixtures of several bodies. `docs/recipe.md` has the table.
 """
 
 from dataclasses import replace
@@ -34,8 +34,8 @@ MIXTURES = {
 }
 
 
-def said(name: str, seed: int, device: torch.device) -> tuple[dict, Data, Tensor]:
-    """Of each body the log p of rows out of fold (N, K) and of new ones (F, V, K)."""
+def log_probs(name: str, seed: int, device: torch.device) -> tuple[dict, Data, Tensor]:
+    """Return, per body, log p of the out-of-fold rows (N, K) and of new rows (F, V, K)."""
     parts = folds(datasets.load(name), (seed,))
     x, y = parts.train.x[0].numpy(), parts.train.y[0].numpy()
     table = Table.of(x)
@@ -64,12 +64,12 @@ def said(name: str, seed: int, device: torch.device) -> tuple[dict, Data, Tensor
 
 
 def nll(log_p: Tensor, y: Tensor) -> float:
-    """The mean of -log p(y)."""
+    """Return the mean of -log p(y)."""
     return -float(log_p.gather(-1, y[..., None]).mean())
 
 
 def mixture(found: dict, data: Data, bodies: tuple[str, ...], sharp: bool) -> Tensor:
-    """log p of new rows under five members shared by some bodies, as the estimator has it."""
+    """Return log p of new rows under five members of several bodies, as in the estimator."""
     own = torch.stack([found[body][0] for body in bodies])
     scores = own.gather(-1, data.y.expand(len(own), -1)[..., None])[..., 0]
     shares = shared(scores, FOLDS)
@@ -85,10 +85,10 @@ def mixture(found: dict, data: Data, bodies: tuple[str, ...], sharp: bool) -> Te
 
 
 def measured(name: str, _: str, __: None, device: torch.device) -> dict[str, object]:
-    """Mean NLL over the seeds of every choice."""
+    """Return the mean NLL over the seeds of every choice."""
     each: dict[str, list[float]] = {}
     for seed in SEEDS:
-        found, data, y = said(name, seed, device)
+        found, data, y = log_probs(name, seed, device)
         for body, (_, new) in found.items():
             each.setdefault(f"one network, {body}", []).append(nll(new, y.expand(FOLDS, -1)))
         for label, bodies in MIXTURES.items():

@@ -1,11 +1,11 @@
-"""What the recipe for labels was chosen by: changes to that for numbers, on seeds 0-4 only.
+"""Changes to the recipe for numbers that led to the one for labels, on seeds 0-4 only.
 
     python paper/benchmarks/recipe_labels.py [--device cuda] [--sets pima,blood] [--only Full]
         [--into results/recipe/labels.jsonl]
 
-Three networks a split, all as one stack. Printed and appended, a line a data set: NLL on the
-validation rows (which the choices were made by) and on the test rows, the mean of single
-networks and the mixture of the three. `docs/recipe.md` has the table.
+Trains three networks per split, all as one stack. Prints and appends one line per data set: the
+NLL on the validation rows (on which the choices are based) and on the test rows, of single
+networks (mean) and of the mixture of the three. `docs/recipe.md` has the table.
 """
 
 import time
@@ -54,7 +54,7 @@ CHANGES = {
 
 
 def rows_of(name: str, device: torch.device) -> tuple[list[Rows], Encoder]:
-    """Training, validation and test rows of each network, encoded."""
+    """Return the encoded training, validation and test rows of each network."""
     each = []
     for seed in SEEDS:
         parts = folds(datasets.load(name), (seed,))[:3]
@@ -70,7 +70,7 @@ def rows_of(name: str, device: torch.device) -> tuple[list[Rows], Encoder]:
 
 
 def measured(name: str, shape: str, change: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    """Mean NLL over the seeds."""
+    """Return the mean NLL over the seeds."""
     (rows, held, test), encoder = rows_of(name, device)
     change, classes = dict(change), datasets.SETS[name].classes
     body = {"dropout": change.pop("dropout", DROPOUT), "frequency": change.pop("frequency", 1.0)}

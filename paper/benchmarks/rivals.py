@@ -1,4 +1,4 @@
-"""What a practitioner would pick, each as a function from rows to a predictive of new rows."""
+"""The compared libraries: functions from rows to a predictive distribution of new rows."""
 
 import warnings
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from scroll.predictive import Categorical, Normal
 from scroll_paper.data import datasets
 
 Data = list[tuple[np.ndarray, np.ndarray]]  # training, validation and test rows
-Fitted = Callable[[np.ndarray], Any]  # new rows -> a predictive
+Fitted = Callable[[np.ndarray], Any]  # new rows -> a predictive distribution
 
 
 def split(name: str, seed: int) -> Data:
-    """60/20/20, as in the paper's tables."""
+    """Return a 60/20/20 split as in the paper's tables."""
     table = datasets.load(name)
     x, y = np.asarray(table.x, np.float64), np.asarray(table.y, np.float64)
     rest, test = train_test_split(range(len(y)), test_size=0.2, random_state=seed)
@@ -26,13 +26,13 @@ def split(name: str, seed: int) -> Data:
 
 
 def normal(mean: Any, std: Any) -> Normal:
-    """N(mean, std^2) of arrays."""
+    """Return N(mean, std^2) for arrays."""
     mean, std = (torch.from_numpy(np.asarray(a, np.float64)) for a in (mean, std))
     return Normal(mean, std.square(), torch.zeros_like(mean))
 
 
 def scroll(members: int) -> Callable[[Data, int], Fitted]:
-    """ScrollRegressor as it comes."""
+    """Fit ScrollRegressor with its defaults."""
 
     def fit(data: Data, seed: int) -> Fitted:
         model = ScrollRegressor(n_members=members, random_state=seed)
@@ -44,7 +44,7 @@ def scroll(members: int) -> Callable[[Data, int], Fitted]:
 
 
 def ngboost(data: Data, seed: int) -> Fitted:
-    """NGBoost's defaults, stopped early."""
+    """Fit NGBoost with its defaults and early stopping."""
     from ngboost import NGBRegressor
 
     model = NGBRegressor(verbose=False, random_state=seed)
@@ -58,7 +58,7 @@ def ngboost(data: Data, seed: int) -> Fitted:
 
 
 def catboost(data: Data, seed: int) -> Fitted:
-    """CatBoost's defaults with its loss for uncertainty, the best iteration kept."""
+    """Fit CatBoost with its defaults and RMSEWithUncertainty; keep the best iteration."""
     from catboost import CatBoostRegressor
 
     model = CatBoostRegressor(
@@ -78,7 +78,7 @@ def catboost(data: Data, seed: int) -> Fitted:
 
 
 def process(data: Data, seed: int) -> Fitted | None:
-    """An exact Gaussian process with an ARD Matern-5/2 kernel, where there are few rows.
+    """Fit an exact Gaussian process with an ARD Matern-5/2 kernel, if there are few rows.
 
     It has its evidence to choose by, so the validation rows are further training rows.
     """
@@ -127,18 +127,18 @@ def process(data: Data, seed: int) -> Fitted | None:
 
 
 def classes(data: Data, seed: int) -> Fitted:
-    """ScrollClassifier as it comes, which holds rows out itself."""
+    """Fit ScrollClassifier with its defaults; it holds out rows itself."""
     return ScrollClassifier(random_state=seed).fit(*_joined(data)).predict_dist
 
 
 def calibrated(make: Callable[[int], Any]) -> Callable[[Data, int], Fitted]:
-    """A classifier of scikit-learn in its CalibratedClassifierCV, both as they come."""
+    """Return a scikit-learn classifier in CalibratedClassifierCV, both with their defaults."""
 
     def fit(data: Data, seed: int) -> Fitted:
         from sklearn.calibration import CalibratedClassifierCV
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of classes with fewer rows than folds
+            warnings.simplefilter("ignore")  # about classes with fewer rows than folds
             model = CalibratedClassifierCV(make(seed)).fit(*_joined(data))
 
         def predict(x: np.ndarray) -> Categorical:
@@ -151,7 +151,7 @@ def calibrated(make: Callable[[int], Any]) -> Callable[[Data, int], Fitted]:
 
 
 def _joined(data: Data) -> Any:
-    """Training and validation rows: who needs some held out takes them from these."""
+    """Return the training and validation rows together; methods hold out rows themselves."""
     return tuple(np.concatenate([data[0][i], data[1][i]]) for i in range(2))
 
 

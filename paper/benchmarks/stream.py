@@ -1,10 +1,10 @@
-"""Rows that are never held: a refit in one pass over a stream, and training beside a table.
+"""Data that do not fit in memory: a refit in one pass, and training in mini-batches.
 
     python paper/benchmarks/stream.py [--rows 10000000] [--features 100] [--epochs 3] [--data F]
 
-The stream is made up batch by batch. The table is `flights`, from $SCROLL_DATA or --data. Memory
-is what the process takes at its peak beyond what it took before; for a table, with the table in
-memory. It is told for a tenth of the rows too: it should be the same.
+The stream is simulated batch by batch. The table is `flights`, from $SCROLL_DATA or --data. Memory
+is the peak of the process minus its memory before (for the table: with the table in memory). It is
+also printed for a tenth of the rows, where it should be the same.
 """
 
 import argparse
@@ -26,7 +26,7 @@ BATCH = 10_000
 
 
 def stream(rows: int, features: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Batches of rows, y = psi . w + noise of 0.5."""
+    """Yield batches of rows, y = psi . w + noise of 0.5."""
     draw = torch.Generator().manual_seed(0)
     w = torch.randn(features, generator=draw)
     for start in range(0, rows, BATCH):
@@ -35,18 +35,18 @@ def stream(rows: int, features: int) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def streamed(rows: int, features: int) -> tuple[int, str]:
-    """One pass; rows seen, and what came of them."""
+    """Refit in one pass; return the rows seen and the noise."""
     bound = refit(RegressionHead(features), stream(rows, features))
     return int(bound.statistics.count), f"noise {float(bound.noise):.4f}"
 
 
 def drawn(rows: int, features: int) -> tuple[int, str]:
-    """The stream alone, without a refit."""
+    """Read the stream without a refit; return its rows and the sum of y."""
     return rows, f"sum {float(sum(y.sum() for _, y in stream(rows, features))):.0f}"
 
 
-def beside(x: Tensor, y: Tensor, epochs: int, batch: int = 1000) -> tuple[int, str]:
-    """Train one network in mini-batches, stopped by 20,000 rows; rows seen, and its score."""
+def train_on_table(x: Tensor, y: Tensor, epochs: int, batch: int = 1000) -> tuple[int, str]:
+    """Train one network in mini-batches, validated on 20,000 rows; return rows seen and score."""
     torch.manual_seed(0)
     at = 20_000
     rows, held = Rows(x[None, at:], y[None, at:]), Rows(x[None, :at], y[None, :at])
@@ -58,7 +58,7 @@ def beside(x: Tensor, y: Tensor, epochs: int, batch: int = 1000) -> tuple[int, s
 
 
 def flights(folder: str | None) -> tuple[Tensor, Tensor]:
-    """The table in single precision, standardised, in an order of chance."""
+    """Return the table in single precision, standardised, in random order."""
     table = datasets.load("flights", folder)
     order = torch.randperm(len(table.y), generator=torch.Generator().manual_seed(0))
     x, y = (torch.as_tensor(part, dtype=torch.float32)[order] for part in (table.x, table.y))
@@ -66,26 +66,26 @@ def flights(folder: str | None) -> tuple[Tensor, Tensor]:
 
 
 def measured(run: Callable[[], tuple[int, str]], before: float) -> tuple[float, float, str]:
-    """Rows a second, MiB at the peak beyond those `before`, and what it says."""
-    Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
+    """Return rows per second, peak MiB above `before`, and the result as text."""
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     began = time.perf_counter()
-    rows, said = run()
-    return rows / (time.perf_counter() - began), mebibytes("VmHWM") - before, said
+    rows, result = run()
+    return rows / (time.perf_counter() - began), mebibytes("VmHWM") - before, result
 
 
 def mebibytes(name: str = "VmRSS") -> float:
-    """What the process takes now, or has taken at its peak."""
+    """Return the memory of the process, now or at its peak."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) / 1024
 
 
-def told(what: str, speed: float, peak: float, said: str) -> None:
-    """One line."""
-    print(f"{what:30} {speed:10,.0f} rows/s {peak:8.1f} MiB  {said}", flush=True)
+def show(what: str, speed: float, peak: float, result: str) -> None:
+    """Print one line of results."""
+    print(f"{what:30} {speed:10,.0f} rows/s {peak:8.1f} MiB  {result}", flush=True)
 
 
 def main() -> None:
-    """Both, a tenth of the rows first."""
+    """Measure the stream and the table, each first with a tenth of the rows."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--features", type=int, default=100)
@@ -93,21 +93,21 @@ def main() -> None:
     parser.add_argument("--data", default=None)
     asked = parser.parse_args()
     print(f"{torch.get_num_threads()} threads")
-    streamed(2 * BATCH, asked.features)  # libraries set themselves up
+    streamed(2 * BATCH, asked.features)  # warm-up
     before = mebibytes()
     for rows in (asked.rows // 10, asked.rows):
         for what, run in (("stream alone", drawn), ("refit of a stream", streamed)):
-            told(f"{what}, {rows:,}", *measured(partial(run, rows, asked.features), before))
+            show(f"{what}, {rows:,}", *measured(partial(run, rows, asked.features), before))
     if not datasets.at_hand("flights", asked.data):
         print("flights: not in $SCROLL_DATA or --data")
         return
     x, y = flights(asked.data)
     print(f"flights: {len(y):,} rows, {(x.nbytes + y.nbytes) / 2**20:.1f} MiB")
-    beside(x[:30_000], y[:30_000], 1)
+    train_on_table(x[:30_000], y[:30_000], 1)
     before = mebibytes()
     for count in (20_000 + len(y) // 10, len(y)):
-        found = measured(partial(beside, x[:count], y[:count], asked.epochs), before)
-        told(f"training beside {count:,}", *found)
+        found = measured(partial(train_on_table, x[:count], y[:count], asked.epochs), before)
+        show(f"training on {count:,}", *found)
 
 
 if __name__ == "__main__":

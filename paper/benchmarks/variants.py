@@ -1,4 +1,4 @@
-"""Variants of a recipe, one after the other: measured, printed, appended."""
+"""Measure variants of a recipe one by one; print and append the results."""
 
 import argparse
 import json
@@ -14,19 +14,19 @@ Measured = Callable[[str, str, Any, torch.device], dict[str, Any]]
 def run(
     about: str, changes: Mapping[str, Mapping[str, Any]], sets: Sequence[str], measured: Measured
 ) -> None:
-    """Measure what the command line asks for, a line of JSON each.
+    """Measure the variants given on the command line; print one line of JSON per variant.
 
     Args:
-        about: the program, for --help.
-        changes: by body and name.
-        sets: by default.
-        measured: of a set, a body and a change on a device, a dict.
+        about: description of the program, for --help.
+        changes: settings by body and name of the change.
+        sets: data sets used by default.
+        measured: takes a set, a body, a change and a device; returns a dict of results.
     """
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--sets", default=",".join(sets))
     parser.add_argument("--body", default=",".join(changes))
-    parser.add_argument("--only", default="", help="names of changes, by semicolons")
+    parser.add_argument("--only", default="", help="names of changes, separated by semicolons")
     parser.add_argument("--into", type=Path)
     given = parser.parse_args()
     for body in given.body.split(","):

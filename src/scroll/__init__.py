@@ -16,7 +16,7 @@ from .heads import (
     likelihoods,
 )
 from .objectives import METHODS, Objective
-from .posterior import Refit, refit
+from .posterior import Posterior, refit
 from .predictive import metrics
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ __all__ = [
     "Head",
     "Objective",
     "OrdinalHead",
+    "Posterior",
     "PriorGradient",
     "Problem",
-    "Refit",
     "RegressionHead",
     "ScrollClassifier",
     "ScrollRegressor",

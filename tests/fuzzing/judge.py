@@ -1,4 +1,4 @@
-"""The verdict on one case: what may be raised, warned of, left behind or allocated."""
+"""Judge one case: which errors, warnings, leftover files and allocations are allowed."""
 
 import re
 import resource

@@ -1,4 +1,4 @@
-"""Files of rows through the command line: odd cells, separators, encodings, headers and options."""
+"""Table files through the command line: odd cells, separators, encodings, headers and options."""
 
 import gzip
 import io

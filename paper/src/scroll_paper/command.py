@@ -9,13 +9,13 @@ import torch
 
 from scroll._core.checks import must, one_of, refusal
 from scroll._core.files import write
+from scroll.training.progress import progress
 
 from .deep import endtoend
 from .deep.endtoend import END_TO_END
 from .grid import run
 from .grid.engines import engine as named
 from .grid.experiments import EXPERIMENTS
-from .progress import progress
 from .report import report
 from .studies.registry import STUDIES
 from .tables import published
@@ -71,7 +71,7 @@ def trained(
         folder,
         workers=workers or ((os.cpu_count() or 1) if where == "cpu" else 1),
         say=partial(console.out, highlight=False),
-        watch=partial(progress, console),
+        watch=lambda work: progress(console, work.fits),
         engine=cluster,
         download=download,
     )

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from ..training.progress import clock, ticking
 from .plugins import add_commands
-from .progress import clock, ticking
 from .usage import Commands, refuse
 
 FORMATS = (".png", ".pdf", ".svg")

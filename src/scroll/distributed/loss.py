@@ -17,9 +17,9 @@ from .._core.checks import must, refusal, tensor, whole
 from ..factors import Confined
 from ..heads.head import Head
 from ..objectives.objective import spread_power
-from ..posterior.data import Batches, batches, intercept
-from ..posterior.posterior import Refit, checked
-from ..posterior.statistics import Statistics, sums
+from ..posterior.data import Batches, batches, has_intercept
+from ..posterior.posterior import Posterior, bind, check_refit
+from ..posterior.statistics import Statistics, statistics_of
 from .consensus import Group, agree, caught, ranks
 
 LOOK = 1000  # rows, or values, that are enough to know a batch by
@@ -59,7 +59,7 @@ class Loss(nn.Module):
         agree(what, 0, caught(self._check), group)
 
     def _check(self) -> None:
-        checked(self.head)
+        check_refit(self.head)
         must(
             self.head.batches or ranks(self.group) == 1,
             "method",
@@ -141,13 +141,13 @@ def refit(
     *,
     hyper: str = "evidence",
     group: Group = None,
-) -> Refit:
+) -> Posterior:
     """`scroll.refit` on the rows of all ranks, of which this one gives some or none.
 
     The same posterior on every rank. A hybrid's covariance is fitted afterwards, by `add` with
     the same rows on every rank.
     """
-    return Refit(head, statistics(head, features, y, hyper=hyper, group=group), hyper)
+    return bind(head, statistics(head, features, y, hyper=hyper, group=group), hyper)
 
 
 def statistics(
@@ -158,13 +158,13 @@ def statistics(
     hyper: str = "evidence",
     group: Group = None,
 ) -> Statistics:
-    """The sums over the rows of all ranks; `Refit.absorb` adds them to a posterior's."""
+    """The sums over the rows of all ranks; `Posterior.absorb` adds them to a posterior's."""
     types: dict[str, int] = {}
     found: list[Statistics] = []
 
     def read() -> None:
-        checked(head, hyper)
-        found.append(sums(head, _noted(head, features, y, types)))
+        check_refit(head, hyper)
+        found.append(statistics_of(head, _noted(head, features, y, types)))
 
     wrong = caught(read)
     what = {"hyper": hyper, "dtype of psi": " and ".join(sorted(types)) or None}
@@ -222,9 +222,9 @@ def _kind(head: Head) -> dict[str, object]:
     model, floor = head.likelihood, getattr(head.family, "floor", None)
     factor = model.factor()
     factor = factor.base if isinstance(factor, Confined) else factor
-    names = (type(model).__name__, type(factor).__name__, intercept(head))
-    # its functions by name: where they lie in memory is a process's own
-    parts = [getattr(part, "__qualname__", "") for part in vars(head.objective).values()]
+    names = (type(model).__name__, type(factor).__name__, has_intercept(head))
+    # its parts by name: two processes hold the same function at different addresses
+    parts = [getattr(part, "name", "") for part in vars(head.objective).values()]
     found = (model.latents, names, head.log_alpha.dtype, floor, parts)
     return {**{k: vars(head)[k] for k in plain}, **dict(zip(others, found, strict=True))}
 

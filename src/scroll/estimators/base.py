@@ -145,7 +145,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         """What was trained as a model of its own, on the CPU."""
         for part in found:
             part.network.cpu()
-            part.bound.to("cpu")
+            part.bound = part.bound.to("cpu")
         model = Model(spec, self.body if isinstance(self.body, nn.Module) else None)
         model.encoder = encoder
         for buffer, value in zip((model.shift, model.scale, model.rates), units, strict=True):

@@ -19,9 +19,9 @@ from ..fitting.plans import LABELS, Candidate, Lead, candidates, paper
 from ..fitting.search import Members
 from ..heads.head import Head
 from ..heads.named import ClassificationHead, CountHead, OrdinalHead, RegressionHead
-from ..posterior.data import intercept
+from ..posterior.data import has_intercept
 from ..posterior.hybrid import Added
-from ..posterior.posterior import Refit
+from ..posterior.posterior import Posterior, bind
 from ..posterior.statistics import Statistics
 from ..predictive.mixture import mix
 from ..tables.encoder import Encoder
@@ -109,7 +109,7 @@ class Part(nn.Module):
         likelihood: Any = self.head.likelihood
         latents = likelihood.latents
         self.readout = Readout(likelihood, members, latents, found.features)
-        h = found.features + int(intercept(self.head))
+        h = found.features + int(has_intercept(self.head))
         shapes = {
             "gram": (members, h, h),
             "cross": (members, latents, h),
@@ -123,7 +123,7 @@ class Part(nn.Module):
         for name, shape in shapes.items():
             self.register_buffer(f"kept_{name}", torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("width", torch.ones((), dtype=torch.float64))
-        self._bound: Refit | None = None
+        self._bound: Posterior | None = None
 
     @torch.no_grad()
     def put(self, members: Members) -> None:
@@ -134,7 +134,7 @@ class Part(nn.Module):
         self.hold(members.bound)
 
     @torch.no_grad()
-    def hold(self, bound: Refit) -> None:
+    def hold(self, bound: Posterior) -> None:
         """Keep a posterior, and predict with it where a member's route says so."""
         kept = {name: getattr(bound.statistics, name) for name in STATISTICS}
         kept |= {"alpha": bound.alpha, "noise": bound.noise}
@@ -149,15 +149,20 @@ class Part(nn.Module):
         self.readout.widen(self.width)
 
     @property
-    def bound(self) -> Refit:
+    def bound(self) -> Posterior:
         """The posterior over the last layer, from its sums."""
         if self._bound is None:
-            sums = Statistics(*(self.get_buffer(f"kept_{name}") for name in STATISTICS))
-            hyper = self.get_buffer("kept_alpha"), self.get_buffer("kept_noise")
-            self._bound = Refit(self.head, sums, hyper)
-            if "hybrid" in self.routes:
-                added, noise = self.get_buffer("kept_added"), self.get_buffer("kept_added_noise")
-                self._bound.added = Added(Scaled(Diag(added), torch.ones_like(noise)), noise)
+            names = (*STATISTICS, "alpha", "noise", "added", "added_noise")
+            kept = {name: self.get_buffer(f"kept_{name}").clone() for name in names}
+            added, noise = kept["added"], kept["added_noise"]
+            self._bound = bind(
+                self.head,
+                Statistics(*(kept[name] for name in STATISTICS)),
+                (kept["alpha"], kept["noise"]),
+                Added(Scaled(Diag(added), torch.ones_like(noise)), noise)
+                if "hybrid" in self.routes
+                else None,
+            )
         return self._bound
 
     def features(self, x: Tensor) -> Tensor:

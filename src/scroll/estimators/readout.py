@@ -9,7 +9,7 @@ from ..beliefs.belief import Belief
 from ..factors import Gaussian
 from ..factors.factor import Moments
 from ..heads.head import Head
-from ..posterior.posterior import Refit
+from ..posterior.posterior import Posterior
 
 
 class Readout(nn.Module):
@@ -36,7 +36,7 @@ class Readout(nn.Module):
         self.register_buffer("noise", torch.ones(lead, dtype=torch.float32))
 
     @torch.no_grad()
-    def put(self, head: Head, bound: Refit | None, routes: list[str]) -> None:
+    def put(self, head: Head, bound: Posterior | None, routes: list[str]) -> None:
         """Take each member's belief by its route: "free", "closed" or "hybrid"."""
         self._free(head)
         if bound is None:
@@ -45,7 +45,7 @@ class Readout(nn.Module):
             if route == "free":
                 continue
             hybrid = route == "hybrid" and bound.added is not None
-            belief = bound.belief if hybrid else bound.posterior
+            belief = bound.belief if hybrid else bound.weights
             noise = bound.added.noise if hybrid and bound.added is not None else bound.noise
             h = belief.mean.shape[-1]  # the constant is among the features if the head has a bias
             self.mean[m], self.scale[m], self.noise[m] = 0, 0, noise[m]

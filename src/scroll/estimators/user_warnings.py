@@ -6,7 +6,7 @@ from typing import Any
 
 from .._core.checks import listed
 from ..heads.diagnosis import diagnose
-from ..posterior.posterior import Refit
+from ..posterior.posterior import Posterior
 from ..tables.columns import Remarks
 
 INTERPOLATES = 1e-5  # of the target's spread
@@ -28,7 +28,7 @@ class AmbiguousColumn(UserWarning):
     """A column was read in one way and may be meant in another; the message names the cells."""
 
 
-def collapsed(head: Any, bound: Refit, routes: list[str], routing: str) -> None:
+def collapsed(head: Any, bound: Posterior, routes: list[str], routing: str) -> None:
     """Warn where a member predicts with a noise that has collapsed."""
     words = ""
     if "free" in routes and (found := diagnose(head)).noise_collapsed:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..heads.head import Head
 from ..heads.likelihoods import GaussianLikelihood
-from ..posterior.posterior import Refit, refit
+from ..posterior.posterior import Posterior, refit
 from ..predictive.mixture import joined, member
 from ..training.batches import Rows
 from ..training.loop import Network, Trained, Watch, held_out_nll, replicated, stack, train
@@ -57,7 +57,7 @@ class Members:
     body: str
     network: Network  # (M, ...)
     routes: list[str]
-    bound: Refit
+    bound: Posterior
     scores: list[float]  # held-out, of each member
     steps: list[int]
     best: list[int]  # the step that each was kept at
@@ -69,7 +69,7 @@ class Members:
 class Routed(NamedTuple):
     """A stack's belief bound to its features, and what each route says of the held-out rows."""
 
-    bound: Refit
+    bound: Posterior
     held: dict[str, Tensor]  # log p, (M, N)
     said: dict[str, Any]  # the predictive, (M, N) or (M, N, K)
 
@@ -155,7 +155,7 @@ def fit(
             part.network = _on_all(data, plan, body, head, mine, part.best, told, start)
             part.bound = refit(_head(part), Features(part.network, data.x, data.y, data.weight))
             part.bound = part.bound.keep()
-        _include(part.bound, part.network, data)
+        part.bound = _include(part.bound, part.network, data)
     return found, tried
 
 
@@ -283,7 +283,7 @@ def _routed(network: Network, data: Data, routing: str) -> Routed:
             some = slice(None, ADDED)
             mine = _weighed(features(network, data.x[some]), data.y, data.weight, some)
             looked = _weighed(psi, data.held_y, data.held_weight, slice(None, LOOKED))
-            bound.add([mine], validation=looked)
+            bound = bound.add([mine], validation=looked)
         said[route] = head(psi) if route == "free" else bound(psi)
         log_p = said[route].log_prob(held_y)
         held[route] = log_p if log_p.dim() == 2 else log_p.sum(-1)
@@ -311,10 +311,11 @@ def _allowed(network: Network, routing: str) -> tuple[str, ...]:
     return ("free", "closed", "hybrid") if trained else ("closed", "hybrid")
 
 
-def _include(bound: Refit, network: Network, data: Data) -> None:
-    """Let the posterior see the held-out rows, too, now that they have decided."""
+def _include(bound: Posterior, network: Network, data: Data) -> Posterior:
+    """Return the posterior of the training rows and of the held-out rows."""
     for batch in Features(network, data.held_x, data.held_y, data.later_weight):
-        bound.update(*batch)
+        bound = bound.update(*batch)
+    return bound
 
 
 @torch.no_grad()

@@ -14,7 +14,6 @@ from ..beliefs.belief import Belief
 from ..beliefs.covariances import Point
 from ..beliefs.problem import gaussian
 from ..factors import Gaussian
-from ..objectives.terms import log_evidence
 
 if TYPE_CHECKING:
     from .head import Head
@@ -67,7 +66,7 @@ def diagnose(head: Head, psi: Tensor | None = None, y: Tensor | None = None) -> 
     belief, factor = head.belief(), head.likelihood.factor()
     features = None if psi is None else head.features(psi)
     share = _noise_share(factor, belief, features) if isinstance(factor, Gaussian) else None
-    learned = head.objective.prior is log_evidence and head.log_alpha.requires_grad
+    learned = head.objective.prior.unbounded_alpha and head.log_alpha.requires_grad
     runaway = _runaway(belief) if learned else None
     hard = None if share is None or psi is None or y is None else _hard_weight(head, psi, y)
     noise = _noise_words(share, isinstance(factor, Gaussian))

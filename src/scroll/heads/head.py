@@ -33,8 +33,6 @@ from ..beliefs.problem import Problem
 from ..factors import Gaussian
 from ..factors.factor import Moments
 from ..objectives.objective import Objective, family, row
-from ..objectives.routes import hybrid
-from ..objectives.terms import minus_kl_wishart, none, squared_error
 from .diagnosis import Diagnosis, diagnose
 from .likelihoods import Likelihood, Replicates
 from .precision import full_precision
@@ -95,7 +93,7 @@ class Head(nn.Module):
         self.method = method if isinstance(method, str) else "your own"
         self.covariance = "diag" if self.objective.diagonal else covariance
         must(
-            self.objective.prior is not none or prior_weight in (0, 1),
+            not self.objective.prior.zero or prior_weight in (0, 1),
             "prior_weight",
             f"be left at 1 for method {self.method!r}, which has no prior term",
             prior_weight,
@@ -105,7 +103,7 @@ class Head(nn.Module):
         self.likelihood = likelihood
         self._check_parts()
 
-        lead = (*self.replicates, likelihood.latents)
+        route, lead = self.objective.route, (*self.replicates, likelihood.latents)
         shape = (*lead, in_features)
         self.log_alpha = nn.Parameter(
             positive("alpha", float(alpha)).log().repeat(lead),
@@ -113,14 +111,14 @@ class Head(nn.Module):
         )
         self.bias = nn.Parameter(torch.zeros(lead)) if bias else None
         self.mean = self.family = self.log_site_noise = None
-        if self.objective.batches:
+        if route.needs_belief:
             self.mean = nn.Parameter(torch.empty(shape).uniform_(-1, 1) * in_features**-0.5)
-        if self.objective.batches or self.objective.route is hybrid:
+        if route.learns_covariance:
             self.family = FAMILIES[covariance](shape, init_std, floor, rank)
-        if self.objective.route is hybrid:
+        if route.needs_added:
             factor: Any = likelihood.factor()
             self.log_site_noise = nn.Parameter(factor.noise.detach().log())
-        if not self.objective.batches:
+        if route.needs_every_row:
             spread = shape if self.objective.diagonal else (*shape, in_features)
             self.register_buffer("posterior_mean", torch.zeros(shape))
             self.register_buffer("posterior_scale", torch.zeros(spread))
@@ -201,10 +199,8 @@ class Head(nn.Module):
         if rows is None:
             remedy = f"Pass {_all_rows()}."
             raise refusal("total", "be the number of training rows", repr(total), remedy)
-        like = self.log_alpha
-        psi = like.new_zeros(*self.replicates, 1, 0, self.in_features)
-        problem = self._problem(psi, like.new_zeros(*like.shape, 0))
-        terms = self.objective.prior(self.belief(), problem)
+        problem = self._no_rows()
+        terms = self.objective.prior(self.objective.route(problem), problem)
         return -self.prior_weight * terms.sum(-1) / rows
 
     @full_precision
@@ -220,8 +216,9 @@ class Head(nn.Module):
 
     def belief(self) -> Belief:
         """q(w), (..., K, H)."""
-        if self.mean is not None and self.family is not None:
-            return Belief(self.mean, self.family())
+        if self.objective.batches:
+            found = self.objective.route(self._no_rows())
+            return Belief(found.mean, found.cov)
         must(
             not looking() or known(self.conditioned),
             "head",
@@ -230,9 +227,9 @@ class Head(nn.Module):
             "Call head.condition(psi, y) after training.",
             RuntimeError,
         )
-        diagonal = self.objective.diagonal
-        cov = Diag(self.posterior_scale) if diagonal else Full(self.posterior_scale)
-        return Belief(self.posterior_mean, Sum(cov, self.family()) if self.family else cov)
+        kept: Diag | Full = (Diag if self.objective.diagonal else Full)(self.posterior_scale)
+        added = self.family if self.objective.route.needs_added else None
+        return Belief(self.posterior_mean, kept if added is None else Sum(kept, added()))
 
     @torch.no_grad()
     @full_precision
@@ -250,6 +247,14 @@ class Head(nn.Module):
         )
         belief = self.objective.route(self.objective.precise(self.problem(psi, y)))
         cov: Any = belief.cov.base if isinstance(belief.cov, Sum) else belief.cov
+        kind = Diag if self.objective.diagonal else Full
+        must(
+            isinstance(cov, kind),
+            "route",
+            f"return a belief with a `{kind.__name__}` covariance, as it declares",
+            f"`{type(cov).__name__}` from `{self.objective.route.name}`",
+            error=TypeError,
+        )
         self.posterior_mean.copy_(belief.mean)
         self.posterior_scale.copy_(cov.var if isinstance(cov, Diag) else cov.scale)
         self.conditioned.fill_(True)
@@ -287,19 +292,24 @@ class Head(nn.Module):
         return self._problem(features, self.likelihood.encode(y, psi.shape[:-1]))
 
     def _problem(self, features: Tensor, targets: Tensor) -> Problem:
-        belief = self.belief() if self.objective.batches else None
-        added = self.family() if self.family is not None and belief is None else None
+        cov = None if self.family is None else self.family()
         site = None if self.log_site_noise is None else Gaussian(self.log_site_noise.exp())
         return Problem(
             features,
             targets,
             self.likelihood.factor(),
             self.log_alpha.exp(),
-            free=belief,
-            added=added,
+            free=None if self.mean is None else Belief(self.mean, cov),
+            added=cov if self.objective.route.needs_added else None,
             offset=self._offset,
             site=site,
         )
+
+    def _no_rows(self) -> Problem:
+        """The problem without rows, for a route that needs none."""
+        like = self.log_alpha
+        psi = like.new_zeros(*self.replicates, 1, 0, self.in_features)
+        return self._problem(psi, like.new_zeros(*like.shape, 0))
 
     @property
     def batches(self) -> bool:
@@ -328,9 +338,11 @@ class Head(nn.Module):
 
     def _check_parts(self) -> None:
         factor = self.likelihood.factor()
-        bound = not self.objective.batches or self.objective.score is squared_error
-        bound = bound or self.objective.prior is minus_kl_wishart
-        for name, needed in ((f"method {self.method!r}", bound), ("beta > 0", self.beta > 0)):
+        parts = (
+            (f"method {self.method!r}", self.objective.needs_gaussian),
+            ("beta > 0", self.beta > 0),
+        )
+        for name, needed in parts:
             must(
                 isinstance(factor, Gaussian) or not needed,
                 "likelihood",

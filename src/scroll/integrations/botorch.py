@@ -3,7 +3,7 @@
     from scroll.integrations.botorch import Surrogate
     surrogate = Surrogate(body, scroll.refit(head, body(x), y))
 
-Acquisition functions differentiate through the body, which `Refit` itself does not do.
+Acquisition functions differentiate through the body, which `Posterior` itself does not do.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from .._core.checks import finite, must
 from .._core.linalg import eye_like, inverse_root, matvec
 from .._core.value import value
 from ..heads.likelihoods import GaussianLikelihood
-from ..posterior.data import intercept
-from ..posterior.posterior import Refit
+from ..posterior.data import has_intercept
+from ..posterior.posterior import Posterior
 
 
 @value
@@ -42,9 +42,9 @@ class Weights:
     offset: Tensor  # (K, 1)
 
     @classmethod
-    def of(cls, bound: Refit) -> Weights:
+    def of(cls, bound: Posterior) -> Weights:
         """The posterior of a refit, without what a hybrid adds: that is no ignorance of f."""
-        mean, cov = bound.posterior.mean, bound.posterior.cov
+        mean, cov = bound.weights.mean, bound.weights.cov
         root = cov.basis * cov.var.sqrt()[..., None, :]
         return cls(mean, root, bound.noise, bound.offset[..., None])
 
@@ -79,10 +79,10 @@ class Surrogate(Model, FantasizeMixin):
         weights: what is known of w, if it is not what `bound` says.
     """
 
-    def __init__(self, body: nn.Module, bound: Refit, weights: Weights | None = None):
+    def __init__(self, body: nn.Module, bound: Posterior, weights: Weights | None = None):
         super().__init__()
-        remedy = "Refit the head on the features of all rows: scroll.refit(head, body(x), y)."
-        kind = isinstance(bound, Refit)
+        remedy = "Posterior the head on the features of all rows: scroll.refit(head, body(x), y)."
+        kind = isinstance(bound, Posterior)
         must(kind, "bound", "be what scroll.refit gives", type(bound).__name__, remedy, TypeError)
         likelihood = bound.head.likelihood
         must(
@@ -98,7 +98,7 @@ class Surrogate(Model, FantasizeMixin):
             "bound",
             "come from a head without replicates",
             f"replicates {bound.head.replicates}",
-            "Refit each replicate on its own.",
+            "Posterior each replicate on its own.",
         )
         self.body, self.bound = body, bound
         self.likelihood = likelihood  # BoTorch asks for it before it fantasises
@@ -144,7 +144,7 @@ class Surrogate(Model, FantasizeMixin):
         head = self.bound.head
         psi = self.body(self.transform_inputs(X).to(head.log_alpha).flatten(0, -2))
         psi = head.features(psi).double().squeeze(-3).unflatten(0, X.shape[:-1])
-        one = psi.new_ones(*psi.shape[:-1], int(intercept(head)))
+        one = psi.new_ones(*psi.shape[:-1], int(has_intercept(head)))
         return torch.cat([psi, one], -1).unsqueeze(-3)
 
     def subset_output(self, idcs: list[int]) -> Surrogate:
@@ -154,7 +154,7 @@ class Surrogate(Model, FantasizeMixin):
     def condition_on_observations(
         self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any
     ) -> Surrogate:
-        """As `Refit.update` after `Refit.keep`, but for any batch of data, and a new model.
+        """As `Posterior.update` after `Posterior.keep`, but for any batch of data, and a new model.
 
         Args:
             X: points, (..., N, inputs).

@@ -3,20 +3,20 @@
 loss = - sum_n score(cavity_n(belief)) - prior(belief),    belief = route(problem)
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
-from .._core.checks import must, one_of
+from .._core.checks import must, one_of, refusal
 from .._core.value import cast
 from ..beliefs.belief import Belief
 from ..beliefs.families import FAMILIES, by_size
 from ..beliefs.problem import Problem, gaussian
 from ..factors.factor import Moments
-from .cavities import leave_one_out, sequential, shared
-from .routes import Filtered, conjugate, conjugate_diag, filtered_diag, free, hybrid
+from .cavities import CAVITIES, leave_one_out, sequential, shared
+from .parts import Cavity, Filtered, PriorTerm, Route, Score
+from .routes import ROUTES, conjugate, conjugate_diag, filtered_diag, free, hybrid
 from .terms import (
     expected_log,
     log_evidence,
@@ -31,52 +31,58 @@ from .terms import (
 
 @dataclass(frozen=True)
 class Objective:
-    """One cell of route x cavity x score x prior term."""
+    """One cell of route x cavity x score x prior term. What the parts declare must fit together.
 
-    route: Callable[[Problem], Belief | Filtered] = free
-    cavity: Callable[..., Moments] = shared
-    score: Callable[[Problem, Moments], Tensor] = log_marginal
-    prior: Callable[..., Tensor] = log_evidence
+    Args:
+        route: where the belief comes from.
+        cavity: which data the belief that scores a point has seen.
+        score: how good the belief's moments are for each target.
+        prior: what the prior adds.
+        learns_alpha: whether a head learns the prior precision or keeps it as given.
+    """
+
+    route: Route[Belief | Filtered] = free
+    cavity: Cavity = shared
+    score: Score = log_marginal
+    prior: PriorTerm = log_evidence
     learns_alpha: bool = True
 
     def __post_init__(self) -> None:
-        if self.route is free and self.cavity is not shared:
-            raise ValueError(
-                "`cavity` must be `shared` for the `free` route, but got "
-                f"`{self.cavity.__name__}`: nothing binds a free variance below the noise, so "
-                "taking a point back out diverges. Use the `hybrid` route with `leave_one_out`, "
-                "or a `conjugate` one."
+        for field in fields(self):
+            part, kind = getattr(self, field.name), type(field.default)
+            remedy = f"Wrap it: scroll.objectives.{kind.__name__}(...)." if callable(part) else ""
+            want = f"be a `{kind.__name__}`"
+            must(isinstance(part, kind), field.name, want, repr(part), remedy, TypeError)
+        route, cavity = self.route, self.cavity
+        if cavity.needs not in route.gives:
+            raise refusal(
+                "route",
+                f"give {cavity.needs} for the `{cavity.name}` cavity",
+                f"`{route.name}`{route.reason and ': '}{route.reason}",
+                _partners(route, cavity),
             )
-        if self.cavity is not shared and self.prior is not none:
-            raise ValueError(
-                f"`prior` must be `none` for the `{self.cavity.__name__}` cavity, but got "
-                f"`{self.prior.__name__}`: that cavity starts from the prior, which would count "
-                "twice. Use `none`, or the `shared` cavity."
-            )
-        if self.route is hybrid and self.cavity is not leave_one_out:
-            raise ValueError(
-                f"`cavity` must be `leave_one_out` for the `hybrid` route, but got "
-                f"`{self.cavity.__name__}`. Use `leave_one_out`: only held-out residuals tell "
-                "what variance to add."
-            )
-        if (self.route is filtered_diag) != (self.cavity is sequential) and not (
-            self.route is conjugate and self.cavity is sequential
-        ):
-            raise ValueError(
-                f"`route` must be `conjugate` or `filtered_diag` for the `sequential` cavity, and "
-                f"`filtered_diag` goes with no other, but got `{self.route.__name__}` and "
-                f"`{self.cavity.__name__}`. Use `conjugate_diag` with `shared` or `leave_one_out`."
-            )
+        must(
+            not (cavity.contains_prior and self.prior.counts_prior),
+            "prior",
+            f"not count the prior, which the `{cavity.name}` cavity already contains",
+            f"`{self.prior.name}`, which would count it twice",
+            "Use `none`, or the `shared` cavity.",
+        )
 
     @property
     def batches(self) -> bool:
-        """Whether a part of the data may stand for all of it: a bound belief needs every point."""
-        return self.route is free
+        """True if training may take some rows at a time: the belief does not depend on the rows."""
+        return not self.route.needs_every_row
 
     @property
     def diagonal(self) -> bool:
-        """Whether a bound belief has a diagonal covariance."""
-        return self.route in (conjugate_diag, filtered_diag)
+        """True if the route returns a diagonal covariance."""
+        return self.route.diagonal
+
+    @property
+    def needs_gaussian(self) -> bool:
+        """True if some part needs a Gaussian factor."""
+        return any(p.needs_gaussian for p in (self.route, self.cavity, self.score, self.prior))
 
     def loss(
         self,
@@ -86,9 +92,14 @@ class Objective:
         prior_weight: float | Tensor = 1.0,
         weight: Tensor | None = None,
     ) -> Tensor:
-        """The loss on all `total` points, of which `p` holds some, (...).
+        """Return the loss on all points, (...).
 
-        `weight` (..., N) multiplies the score of each point.
+        Args:
+            p: the problem, which holds N of the points.
+            total: number of all points, N by default.
+            beta: weight each score by the detached V^beta of its point (`spread_weight`).
+            prior_weight: multiplies the prior term.
+            weight: of each score, (..., N).
         """
         dtype, p = p.psi.dtype, self.precise(p)
         belief = self.route(p)
@@ -105,19 +116,32 @@ class Objective:
         return (-data - prior_weight * self.prior(belief, p)).to(dtype)
 
     def precise(self, p: Problem) -> Problem:
-        """`p`, in float64 for a posterior: the normal equations square its condition number."""
+        """Return `p`, in float64 if the route needs every row.
+
+        The normal equations of a posterior square the condition number of the features.
+        """
         return p if self.batches else cast(p, torch.float64)
 
 
+def _partners(route: Route[Belief | Filtered], cavity: Cavity) -> str:
+    """Name our routes that fit the cavity and our cavities that fit the route."""
+    routes = " or ".join(f"`{r.name}`" for r in ROUTES if cavity.needs in r.gives)
+    cavities = " or ".join(f"`{c.name}`" for c in CAVITIES if c.needs in route.gives)
+    ways = ([f"route {routes}"] if routes else []) + ([f"cavity {cavities}"] if cavities else [])
+    return f"Use {', or '.join(ways)}." if ways else ""
+
+
 def spread_weight(p: Problem, at: Moments, beta: float) -> Tensor:
-    """V^beta, detached and of unit mean: it moves the path, not the optimum
-    (Rem. estimand_reweight)."""
+    """Return V^beta, detached and of unit mean (Rem. estimand_reweight).
+
+    Such weights change the path of training, not the optimum.
+    """
     weight = spread_power(p, at, beta)
     return weight / weight.mean(-1, keepdim=True)
 
 
 def spread_power(p: Problem, at: Moments, beta: float) -> Tensor:
-    """V^beta, detached."""
+    """Return V^beta, detached, V = noise variance + belief variance, (..., N)."""
     return (gaussian(p.factor, "beta").var + at.var).detach() ** beta
 
 
@@ -150,40 +174,49 @@ METHODS: dict[str, Objective] = {
     "evidence-full": Objective(conjugate, score=expected_log, prior=minus_kl),
     **_rows("hybrid", _SPREAD, Objective(hybrid, leave_one_out, prior=none)),
 }
-"""Every named method whose training is an objective: `method-covariance`."""
+"""The named methods, by "method-covariance"."""
 
 
 def family(method: str | Objective, covariance: str, in_features: int, latents: int) -> str:
-    """Return the covariance family that `covariance` names; "auto" goes by size (`by_size`).
+    """Return the covariance family that `covariance` stands for; "auto" goes by size (`by_size`).
 
-    A belief that `method` binds to the posterior has the posterior's own covariance.
+    A route for which no covariance is learned has the posterior's own covariance, "full".
+
+    Args:
+        method: a method of `METHODS`, or an objective.
+        covariance: a family, or "auto".
+        in_features: number of features H.
+        latents: number of outputs K.
     """
     if covariance != "auto":
         return covariance
     named = {key.rpartition("-")[2]: o for key, o in METHODS.items() if _method(key) == method}
     objective = next(iter(named.values()), method)
     if not isinstance(objective, Objective):
-        return "full"  # `row` says which methods there are
-    by_score = objective.batches or objective.route is hybrid
-    found = by_size(in_features, latents) if by_score else "full"
+        return "full"  # `row` names the methods that exist
+    found = by_size(in_features, latents) if objective.route.learns_covariance else "full"
     return found if found in named or not named else next(iter(named))
 
 
 def _method(key: str) -> str:
-    """The method's part of a key of `METHODS`."""
+    """Return the method of a key of `METHODS`."""
     return key.rpartition("-")[0]
 
 
 def row(method: str | Objective, covariance: str) -> Objective:
-    """`METHODS["method-covariance"]`, or an error that says what there is."""
+    """Return `METHODS["method-covariance"]`, or raise an error that lists what exists.
+
+    Args:
+        method: a method of `METHODS`, or an objective, which is returned if it has `covariance`.
+        covariance: a family of `FAMILIES`.
+    """
     one_of("covariance", covariance, (*FAMILIES, "auto"))
     if isinstance(method, Objective):
-        bound = not method.batches and method.route is not hybrid
         own = "diag" if method.diagonal else "full"
         must(
-            not bound or covariance in ("full", own),
+            method.route.learns_covariance or covariance in ("full", own),
             "covariance",
-            f"be {own!r}, which is what this objective's route gives",
+            f"be {own!r}, the covariance that route `{method.route.name}` returns",
             repr(covariance),
         )
         return method

@@ -1,17 +1,17 @@
-"""Route: where does the belief come from? Parameters, the posterior, or both (Def. routing)."""
+"""Routes: where does the belief come from? Parameters, the posterior, or both (Def. routing)."""
 
 import torch
 from torch import Tensor
 
 from .._core.linalg import diagonal, eye_like, inverse_root, matvec
-from .._core.value import value
 from ..beliefs.belief import Belief
 from ..beliefs.covariances import Diag, Full, Sum
 from ..beliefs.problem import Problem
 from ..factors.factor import Moments
+from .parts import EARLIER_BELIEFS, ONE_BELIEF, REMOVABLE_POINTS, Filtered, Route
 
 
-def free(p: Problem) -> Belief:
+def _free(p: Problem) -> Belief:
     """q is a variable of the objective, selected by the score itself."""
     if p.free is None:
         raise ValueError(
@@ -21,21 +21,21 @@ def free(p: Problem) -> Belief:
     return p.free
 
 
-def conjugate(p: Problem) -> Belief:
+def _conjugate(p: Problem) -> Belief:
     """p(w | psi, y) = N(S psi'y/s^2, S), S = (psi'psi/s^2 + alpha I)^-1 (Eq. R1)."""
     return posterior(p.alpha, *sites(p, p.psi, p.centred()))
 
 
-def conjugate_diag(p: Problem) -> Belief:
+def _conjugate_diag(p: Problem) -> Belief:
     """The same mean, S projected onto the diagonal family: S_dd = 1/A_dd (Cor. binding_map)."""
     precision, shift = sites(p, p.psi, p.centred())
     kept = diagonal(precision) + p.alpha[..., None]
     return Belief(posterior(p.alpha, precision, shift).mean, Diag(1 / kept))
 
 
-def hybrid(p: Problem) -> Belief:
+def _hybrid(p: Problem) -> Belief:
     """N(mean, A^-1 + S+): the posterior, with a free covariance added."""
-    bound = conjugate(p)
+    bound = _conjugate(p)
     if p.added is None:
         raise ValueError(
             "`added` must be a covariance on the hybrid route, but got None. Give the problem "
@@ -44,20 +44,8 @@ def hybrid(p: Problem) -> Belief:
     return Belief(bound.mean, Sum(bound.cov, p.added))
 
 
-@value
-class Filtered:
-    """The belief after all points, and what it predicted of each before seeing it."""
-
-    mean: Tensor
-    cov: Diag
-    path: Moments
-
-    def project(self, psi: Tensor) -> Moments:
-        return Belief(self.mean, self.cov).project(psi)
-
-
-def filtered_diag(p: Problem) -> Filtered:
-    """Assumed-density filter: a Kalman step a point, the covariance cut to its diagonal."""
+def _filtered_diag(p: Problem) -> Filtered:
+    """Assumed-density filter: one Kalman step per point, the covariance cut to its diagonal."""
     s2 = p.noise_var("filtered_diag")
     psi, y = p.psi, p.centred()
     lead = torch.broadcast_shapes(y.shape[:-1], psi.shape[:-2], p.alpha.shape)
@@ -76,12 +64,51 @@ def filtered_diag(p: Problem) -> Filtered:
 
 
 def sites(p: Problem, psi: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Precision psi'psi/s^2 and shift psi'y/s^2 that these points bring."""
+    """Return precision psi'psi/s^2 and shift psi'y/s^2 of the sites of these points."""
     s2 = p.noise_var("conjugate")
     return psi.mT @ psi / s2[..., None], matvec(psi.mT, y) / s2
 
 
 def posterior(alpha: Tensor, precision: Tensor, shift: Tensor) -> Belief:
-    """N(A^-1 shift, A^-1), A = precision + alpha I."""
+    """Return N(A^-1 shift, A^-1), A = precision + alpha I."""
     root = inverse_root(precision + alpha[..., None, None] * eye_like(precision))
     return Belief((root @ (root.mT @ shift[..., None]))[..., 0], Full(root))
+
+
+free = Route(
+    _free,
+    gives={ONE_BELIEF},
+    needs_belief=True,
+    reason="a free variance may exceed the noise, and then taking a point out diverges",
+)
+conjugate = Route(
+    _conjugate,
+    gives={ONE_BELIEF, REMOVABLE_POINTS, EARLIER_BELIEFS},
+    needs_every_row=True,
+    needs_gaussian=True,
+)
+conjugate_diag = Route(
+    _conjugate_diag,
+    gives={ONE_BELIEF, REMOVABLE_POINTS},
+    needs_every_row=True,
+    needs_gaussian=True,
+    diagonal=True,
+    reason="the filter of its sequence is the route `filtered_diag`",
+)
+hybrid = Route(
+    _hybrid,
+    gives={REMOVABLE_POINTS},
+    needs_added=True,
+    needs_every_row=True,
+    needs_gaussian=True,
+    reason="only held-out residuals can tell which covariance to add",
+)
+filtered_diag = Route(
+    _filtered_diag,
+    gives={EARLIER_BELIEFS},
+    needs_every_row=True,
+    needs_gaussian=True,
+    diagonal=True,
+    reason="a filter scores each point before it sees it",
+)
+ROUTES = (free, conjugate, conjugate_diag, hybrid, filtered_diag)

@@ -5,26 +5,34 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-_ROUNDING = 1e-14  # what a residual sum of squares cannot be told from zero by, relative
-_ULPS = 8  # of the greatest eigenvalue: how far each may be off
+_ROUNDING = 1e-14  # relative size below which a residual sum of squares is rounding error
+_ULPS = 8  # rounding error of each eigenvalue, in units in the last place of the largest
 
 
 class Spectrum(NamedTuple):
-    """y'y along the eigenvectors of psi'psi, and beside them all."""
+    """The targets' energy y'y along the eigenvectors of psi'psi, and outside their span.
 
-    values: Tensor  # l_i, (..., K, H); zero in directions that the data never took
-    energy: Tensor  # c_i^2/l_i with c = psi'y in the eigenbasis, (..., K, H)
-    rest: Tensor  # y'y - sum of energy, (..., K)
-    least: Tensor  # below this no residual can be told from zero, (..., K)
-    rows: Tensor  # N
+    Attributes:
+        values: eigenvalues l_i, (..., K, H); zero in directions that the data never took.
+        energy: c_i^2/l_i with c = psi'y in the eigenbasis, (..., K, H).
+        rest: y'y - sum of energy, (..., K).
+        least: residuals below this are rounding error, (..., K).
+        rows: N.
+    """
+
+    values: Tensor
+    energy: Tensor
+    rest: Tensor
+    least: Tensor
+    rows: Tensor
 
     def residual(self, rho: Tensor) -> Tensor:
-        """Q(rho) = y'y - sum_i c_i^2/(l_i + rho), found without a difference."""
+        """Return Q(rho) = y'y - sum_i c_i^2/(l_i + rho), computed without cancellation."""
         left = (self.energy / (1 + self.values / rho[..., None])).sum(-1)
         return torch.maximum(self.rest + left, self.least)
 
     def log_evidence(self, rho: Tensor) -> Tensor:
-        """max over s of log p(y | rho, s), rho = alpha s^2 the ridge, up to a constant.
+        """Return max over s of log p(y | rho, s), rho = alpha s^2 the ridge, up to a constant.
 
         log p = -1/2 [N log s^2 + sum_i log(1 + l_i/rho) + Q(rho)/s^2], so s^2 = Q/N.
         """
@@ -32,18 +40,18 @@ class Spectrum(NamedTuple):
         return -0.5 * (self.rows * self.residual(rho).log() + volume)
 
     def slope(self, rho: Tensor) -> Tensor:
-        """d log_evidence / d log rho."""
+        """Return d log_evidence / d log rho."""
         seen = self.values / (self.values + rho[..., None])
         less = (self.energy * seen * (1 - seen)).sum(-1)
         return 0.5 * (seen.sum(-1) - self.rows * less / self.residual(rho))
 
 
 def spectrum(values: Tensor, along: Tensor, square: Tensor, count: Tensor) -> Spectrum:
-    """What the evidence depends on.
+    """Return what the evidence depends on; arguments as for `maximise_evidence`.
 
-    What no direction explains is found as a difference, which rounding may leave at zero or
-    below. Where there are as many directions as rows it is zero indeed; elsewhere it is at
-    least what rounding can make of it, lest a noise seem to be nil.
+    The energy outside the span of the eigenvectors is a difference, which rounding may make zero
+    or negative. With as many directions as rows it is exactly zero. Otherwise it is set to at
+    least its rounding error, so that the noise is never estimated as zero.
     """
     seen = values > 0
     values = values.expand(along.shape)
@@ -59,7 +67,9 @@ def spectrum(values: Tensor, along: Tensor, square: Tensor, count: Tensor) -> Sp
 def maximise_evidence(
     values: Tensor, along: Tensor, square: Tensor, count: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """alpha and noise of greatest evidence: the best of a grid over the ridge, then bisection.
+    """Return alpha and noise, (..., K), of greatest evidence.
+
+    The best ridge of a grid is refined by bisection.
 
     Args:
         values: eigenvalues l_i of psi'psi, (..., H), broadcast over outputs.

@@ -1,11 +1,15 @@
-"""What the hybrid route adds to a posterior: a free covariance, by the leave-one-out score."""
+"""The hybrid route: a free covariance S+ added to a posterior, trained on leave-one-out scores."""
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from .._core.checks import one_of, positive, positive_int
 from .._core.local_rng import Draws
 from .._core.value import value
 from ..beliefs.belief import Belief
@@ -14,103 +18,151 @@ from ..beliefs.families import FAMILIES
 from ..factors import Gaussian
 from ..factors.factor import Moments
 
-Rows = tuple[Tensor, Tensor]  # features (..., 1, N, H), targets (..., K, N)
+ADDED_FAMILIES = ("diag", "full", "lowrank")
 
 
 @value
 class Added:
-    """S+ and the noise of its score."""
+    """What a hybrid adds to a posterior.
+
+    Attributes:
+        cov: S+.
+        noise: standard deviation of the observations that belongs to it, (..., K).
+    """
 
     cov: Spread
-    noise: Tensor  # (..., K)
+    noise: Tensor
 
 
-class Seen(NamedTuple):
-    """Rows, and what a posterior says of them that stays the same however S+ changes."""
+class RegressionRows(NamedTuple):
+    """Rows of the linear regression.
 
-    psi: Tensor  # (..., 1, N, H)
-    y: Tensor  # (..., K, N)
-    at: Moments  # (..., K, N)
-    weight: Tensor | None = None  # (..., 1, N), of their scores
-
-
-def without(posterior: Belief, noise: Tensor, rows: Rows, weight: Tensor | None = None) -> Seen:
-    """Rows that the posterior has seen, each under the posterior of all others.
-
-    A row that weighs w was seen w times, and is left out once of these.
+    Attributes:
+        psi: features, (..., 1, N, H).
+        y: targets, (..., K, N).
+        weight: of each row's score, (..., 1, N), or None.
     """
-    psi, y = rows
-    at = posterior.project(psi)
-    h = at.var / noise.square()[..., None]  # leverage
-    h = h if weight is None else h * weight.clamp(max=1)
-    return Seen(psi, y, Moments((at.mean - h * y) / (1 - h), at.var / (1 - h)), weight)
+
+    psi: Tensor
+    y: Tensor
+    weight: Tensor | None = None
 
 
-def outside(posterior: Belief, rows: Rows, weight: Tensor | None = None) -> Seen:
-    """Rows that the posterior has not seen."""
-    return Seen(*rows, posterior.project(rows[0]), weight)
+class ScoredRows(NamedTuple):
+    """Rows and q(f) of each, (..., K, N), which does not depend on S+."""
+
+    rows: RegressionRows
+    at: Moments
 
 
-def fit_added(
-    posterior: Belief,
-    noise: Tensor,
-    unit: Tensor,
-    batches: Iterator["Seen"],
-    held: "Seen | None",
-    *,
-    family: str,
-    steps: int,
-    lr: float,
-) -> Added:
-    """S+ and noise of best leave-one-out score; the posterior stays as it is.
+@dataclass(frozen=True)
+class AddedSettings:
+    """How S+ is trained.
 
     Args:
-        posterior: N(mean, A^-1), (..., K, H).
-        noise: of its sites, (..., K), where that of the score starts.
-        unit: a standard deviation of weights that the data know of, (..., K); in it, the same
-            steps serve every scale of y and psi.
-        batches: rows that are in the posterior, without themselves (`without`), one batch a step.
-        held: rows that are not in it (`outside`); each replicate keeps what scores best on them.
-        family: of S+.
-        steps: of Adam.
-        lr: their size.
+        family: of S+: "diag", "full" or "lowrank".
+        steps: number of Adam steps, each on one batch.
+        lr: their size, in units of the noise.
     """
-    mean = posterior.mean
+
+    family: str = "diag"
+    steps: int = 600
+    lr: float = 0.02
+
+    def __post_init__(self) -> None:
+        one_of("added", self.family, ADDED_FAMILIES)
+        positive_int("steps", self.steps)
+        positive("lr", self.lr)
+
+
+def left_out(weights: Belief, noise: Tensor, rows: RegressionRows) -> ScoredRows:
+    """Return training rows, each with q(f) of the posterior of all other rows.
+
+    A row of weight w was seen w times, and is left out once.
+    """
+    at = weights.project(rows.psi)
+    h = at.var / noise.square()[..., None]  # leverage
+    h = h if rows.weight is None else h * rows.weight.clamp(max=1)
+    return ScoredRows(rows, Moments((at.mean - h * rows.y) / (1 - h), at.var / (1 - h)))
+
+
+def held_out(weights: Belief, rows: RegressionRows) -> ScoredRows:
+    """Return rows that are not in the posterior, with its q(f)."""
+    return ScoredRows(rows, weights.project(rows.psi))
+
+
+def train_added(
+    mean: Tensor,
+    noise: Tensor,
+    unit: Tensor,
+    training: Iterator[ScoredRows],
+    validation: ScoredRows | None,
+    settings: AddedSettings,
+) -> Added:
+    """Return S+ and the noise of best leave-one-out score.
+
+    Args:
+        mean: of the posterior, (..., K, H).
+        noise: of the posterior, (..., K), from which that of the score starts.
+        unit: scale of the weights, (..., K): in this unit the same steps serve every scale of y
+            and psi.
+        training: training rows (`left_out`), one batch per step.
+        validation: other rows (`held_out`); each replicate keeps what scores best on them.
+        settings: family of S+ and steps.
+    """
     with Draws(0, mean.dtype):
-        spread = FAMILIES[family](tuple(mean.shape), 0.1 * mean.shape[-1] ** -0.5, 0.0, 16)
+        family = FAMILIES[settings.family]
+        spread = family(tuple(mean.shape), 0.1 * mean.shape[-1] ** -0.5, 0.0, 16)
     spread.to(mean)
     log_noise = nn.Parameter(torch.zeros_like(noise))
     variables = [*spread.parameters(), log_noise]
 
-    def present() -> Added:
+    def now() -> Added:
         return Added(Scaled(spread(), unit), noise * log_noise.exp())
 
-    def score(rows: Seen) -> Tensor:
-        """Mean score a row, (...)."""
-        now = present()
-        at = Moments(rows.at.mean, rows.at.var + now.cov.quad(rows.psi))
-        each = Gaussian(now.noise).log_marginal(rows.y, at)
-        if rows.weight is not None:
-            each = each * (rows.weight / rows.weight.mean(-1, keepdim=True))
-        return each.mean(-1).sum(-1)
-
-    adam = torch.optim.Adam(variables, lr=lr)
-    kept = [x.detach().clone() for x in variables]
-    best = torch.full(mean.shape[:-2], -torch.inf, dtype=mean.dtype, device=mean.device)
-    for step in range(steps + 1):
-        if held is not None and (step % 10 == 0 or step == steps):
-            with torch.no_grad():
-                reached = score(held)
-            better = reached > best
-            best = torch.where(better, reached, best)
-            for good, x in zip(kept, variables, strict=True):
-                good[better] = x.detach()[better]
-        if step < steps:
+    best = Best(variables, mean)
+    adam = torch.optim.Adam(variables, lr=settings.lr)
+    for step in range(settings.steps + 1):
+        if validation is not None and (step % 10 == 0 or step == settings.steps):
+            best.look(now, validation)
+        if step < settings.steps:
             adam.zero_grad()
-            (-score(next(batches))).sum().backward()
+            (-mean_score(now(), next(training))).sum().backward()
             adam.step()
-    for good, x in zip(kept, variables, strict=True):
-        x.requires_grad_(False)
-        if held is not None:
-            x.copy_(good)
-    return present()
+    best.restore(validation is not None)
+    return now()
+
+
+def mean_score(added: Added, scored: ScoredRows) -> Tensor:
+    """Return the mean log marginal density of the rows, summed over outputs, (...)."""
+    rows, at = scored
+    at = Moments(at.mean, at.var + added.cov.quad(rows.psi))
+    score = Gaussian(added.noise).log_marginal(rows.y, at)
+    if rows.weight is not None:
+        score = score * (rows.weight / rows.weight.mean(-1, keepdim=True))
+    return score.mean(-1).sum(-1)
+
+
+class Best:
+    """The variables of best validation score so far, for each replicate."""
+
+    def __init__(self, variables: list[nn.Parameter], like: Tensor):
+        self.variables = variables
+        self.kept = [x.detach().clone() for x in variables]
+        self.score = like.new_full(like.shape[:-2], -torch.inf)
+
+    @torch.no_grad()
+    def look(self, now: Callable[[], Added], validation: ScoredRows) -> None:
+        """Keep the present variables of the replicates that score better than before."""
+        reached = mean_score(now(), validation)
+        better = reached > self.score
+        self.score = torch.where(better, reached, self.score)
+        for kept, x in zip(self.kept, self.variables, strict=True):
+            kept[better] = x.detach()[better]
+
+    def restore(self, best: bool) -> None:
+        """Fix the variables: at their best if `best`, else where they are."""
+        for kept, x in zip(self.kept, self.variables, strict=True):
+            x.requires_grad_(False)
+            if best:
+                x.copy_(kept)

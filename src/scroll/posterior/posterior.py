@@ -1,180 +1,121 @@
 """The conjugate refit on trained features (Eq. R1), in one streaming pass.
 
-A freed belief predicts well but no longer says what it has not seen. Binding it to the
-posterior again, at test time, gives that back: leverage, an out-of-distribution score, the
-epistemic part of the variance, functions to sample. Only sums over the data are kept, in
-float64, so more data can be added at any time.
+A freed belief predicts well but no longer knows what it has not seen. Binding it to the posterior
+at test time restores that: leverage, an out-of-distribution score, the epistemic part of the
+variance, functions to sample. Only sums over the data are kept, in float64, so more data can be
+added at any time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
-from torch.special import ndtri
 
-from .._core.checks import must, one_of, positive, tensor, whole
+from .._core.checks import must, one_of, positive_int, refusal
 from .._core.linalg import diagonal
 from .._core.value import cast
 from ..beliefs.belief import Belief
-from ..beliefs.covariances import Spectral, Sum
+from ..beliefs.covariances import Sum
 from ..factors import Gaussian
 from ..factors.factor import Moments
 from ..heads.head import Head
-from ..heads.likelihoods import GaussReg
+from .binding import Hyper, eigen, hyperparameters, target_shift, weights_given
 from .data import (
+    Batch,
     Batches,
     batches,
-    features_of,
-    forever,
-    intercept,
-    offset,
-    rows_in,
-    rows_of,
-    weights_of,
+    batches_forever,
+    bias_of,
+    check_batch,
+    has_intercept,
+    regression_features,
+    regression_rows,
+    row_weights,
 )
-from .evidence import maximise_evidence
-from .hybrid import Added, Seen, fit_added, outside, without
-from .statistics import Statistics, empty, plus, sums
+from .functions import Functions
+from .hybrid import (
+    Added,
+    AddedSettings,
+    RegressionRows,
+    ScoredRows,
+    held_out,
+    left_out,
+    train_added,
+)
+from .statistics import Statistics, add_batch, no_rows, statistics_of
 
 
-class Functions(NamedTuple):
-    """n draws of the latent function, f(psi) = weight . psi + bias."""
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """The posterior over a head's last-layer weights, given data; made by `scroll.refit`.
 
-    weight: Tensor  # (n, ..., K, H)
-    bias: Tensor  # (n, ..., K)
+    It is a value: `update`, `absorb`, `add`, `keep` and `to` return a new one and leave this one
+    as it is. The head is shared, not copied: refit after training it further.
 
-    def __call__(self, psi: Tensor) -> Tensor:
-        """f of psi (..., N, H): (n, ..., N), or (n, ..., N, K) for several outputs."""
-        h = self.weight.shape[-1]
-        tensor("psi", psi)
-        fits = psi.dim() > 1 and psi.shape[-1] == h
-        must(fits, "psi", f"have shape (..., N, {h})", tuple(psi.shape), "Pass body(x), not x.")
-        with torch.autocast(psi.device.type, enabled=False):
-            f = self.weight @ psi.to(self.weight.dtype).mT + self.bias[..., None]
-        return f.squeeze(-2) if f.shape[-2] == 1 else f.mT
-
-
-class Refit:
-    """A head's belief bound to the posterior again; made by `scroll.refit`.
+    A head with a bias has a constant feature here; if its bias is untrained, the mean of the
+    targets replaces it. Sums of squares resolve a noise down to about 1e-7 of the targets'
+    distance from zero or from the bias.
 
     Attributes:
+        head: the trained head, whose likelihood encodes labels and makes predictives.
+        statistics: the sums over the data that the posterior follows from.
+        hyper: how alpha and noise follow from them: "evidence", "head", or both as tensors.
         alpha: prior precision, (..., K).
-        noise: standard deviation of the observations in the posterior, (..., K).
-        posterior: N(mean, A^-1) over the weights, (..., K, H), in float64; over one more, of a
-            constant feature, where the head has a bias or thresholds.
+        noise: standard deviation of the observations, (..., K).
+        weights: N(mean, A^-1) over the weights, (..., K, H), in float64. If the head has a bias
+            or thresholds, the last weight is that of a constant feature.
+        shift: number subtracted from the targets, (..., K), if the head's bias is untrained.
+        offset: number added to w . psi, (..., K): the shift and the head's bias.
         added: what a hybrid adds, or None.
-        shift: what the targets were lessened by, (..., K), where the head's bias is untrained.
-        statistics: the sums over the data that it came from.
     """
 
-    def __init__(
-        self, head: Head, statistics: Statistics, hyper: str | tuple[Tensor, Tensor] = "evidence"
-    ):
-        self.head, self.hyper = head, hyper
-        self.added: Added | None = None
-        self._bind(statistics)
+    head: Head
+    statistics: Statistics
+    hyper: Hyper
+    alpha: Tensor
+    noise: Tensor
+    weights: Belief
+    shift: Tensor
+    offset: Tensor
+    added: Added | None = None
 
-    @torch.inference_mode(False)  # what is made there could not be trained upon
-    def _bind(self, statistics: Statistics) -> None:
-        self.statistics = statistics
-        self.shift = self._about(statistics)
-        statistics = statistics.less(self.shift) if bool(self.shift.any()) else statistics
-        values, basis = torch.linalg.eigh(statistics.gram)
-        values, basis = values.unsqueeze(-2), basis.unsqueeze(-3)
-        along = (statistics.cross.unsqueeze(-2) @ basis).squeeze(-2)
-        must(bool((values[..., -1] > 0).all()), "psi", "not be zero in every row", "only zeros")
-        # An eigenvalue within rounding of zero is a direction that the data never took.
-        rounding = torch.finfo(values.dtype).eps * values.shape[-1] * values[..., -1:]
-        unseen = values <= rounding
-        values, along = values.masked_fill(unseen, 0), along.masked_fill(unseen, 0)
-        if isinstance(self.hyper, tuple):
-            self.alpha, self.noise = self.hyper
-        elif self.hyper == "evidence":
-            sums = (statistics.square, statistics.count)
-            flat = self._flat()
-            self.alpha, self.noise = maximise_evidence(values, along, *sums)
-            if bool(flat.any()):
-                self._fill(flat, statistics.count)
-        else:
-            factor: Any = self.head.likelihood.factor()
-            self.alpha = self.head.log_alpha.detach().double().exp()
-            self.noise = factor.noise.detach().double()
-        s2 = self.noise.square()[..., None]
-        var = 1 / (values / s2 + self.alpha[..., None])
-        mean = ((along * var / s2).unsqueeze(-2) @ basis.mT).squeeze(-2)
-        self.posterior = Belief(mean, Spectral(basis, var))
+    def keep(self) -> Posterior:
+        """Return the same posterior, whose alpha and noise no further data change."""
+        return replace(self, hyper=(self.alpha, self.noise))
 
-    def _about(self, statistics: Statistics) -> Tensor:
-        """The mean of the targets where a bias is as it was made, zero; else zero.
+    def to(self, device: torch.device | str) -> Posterior:
+        """Return the posterior on another device, with a copy of the head there."""
+        head = self.head
+        if head.log_alpha.device != torch.device(device):
+            head = deepcopy(head).to(device)
+        names = ("statistics", "hyper", "alpha", "noise", "weights", "shift", "offset", "added")
+        moved = {name: cast(getattr(self, name), device) for name in names}
+        return Posterior(head, **moved)
 
-        The prior of a constant is that of all weights, about the bias: a trained one is where
-        the targets are, and an untrained one need not be.
+    def update(self, psi: Tensor, y: Tensor, weight: Tensor | None = None) -> Posterior:
+        """Return the posterior of these data and more, the same as a refit on everything.
+
+        What a hybrid adds stays as it is.
+
+        Args:
+            psi: features, (..., N, H).
+            y: targets or labels, (..., N) or (..., N, K).
+            weight: how many times each row counts, (..., N); None is once.
         """
-        zero = torch.zeros_like(statistics.square)
-        if self.head.bias is None or self.hyper == "head" or isinstance(offset(self.head), float):
-            return zero
-        mean = statistics.cross[..., -1] / statistics.count
-        return torch.where(self.head.bias.detach() == 0, mean, zero)
+        return self.absorb(add_batch(no_rows(self.head), self.head, psi, y, weight))
 
-    def _flat(self) -> Tensor:
-        """Outputs whose targets are all alike, (..., K), such as classes that no row has."""
-        of = self.statistics
-        spread = of.square
-        if intercept(self.head):
-            spread = spread - of.cross[..., -1].square() / of.count
-        flat = spread <= 1e-14 * of.square
-        model = self.head.likelihood
-        measured = isinstance(model.factor(), Gaussian) and not isinstance(model, GaussReg)
-        must(
-            not (measured and bool(flat.any())),
-            "y",
-            "differ from row to row",
-            "targets without any spread",
-            "A constant is known exactly; of large numbers that differ little, take the mean off.",
-        )
-        return flat
-
-    def _fill(self, flat: Tensor, count: Tensor) -> None:
-        """Hyperparameters of outputs without a spread: no row says that they have no noise.
-
-        One at which a class that no row has, of target -1, is left the probability of the rule of
-        succession; and the precision that the others have in the geometric mean.
-        """
-        self.noise = torch.where(flat, -1 / ndtri(1 / (count + 2)), self.noise)
-        others = self.alpha.log().masked_fill(flat, 0).sum(-1, keepdim=True)
-        others = (others / (~flat).sum(-1, keepdim=True).clamp(min=1)).exp()
-        self.alpha = torch.where(flat, others, self.alpha)
-
-    def _rows(self, psi: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        features, targets = rows_of(self.head, psi, y)
-        return features, targets - self.shift[..., None]
-
-    def keep(self) -> Refit:
-        """Let alpha and noise stay as they are, whatever data come."""
-        self.hyper = (self.alpha, self.noise)
-        return self
-
-    def to(self, device: torch.device | str) -> Refit:
-        """On another device, where its head must be too."""
-        self.added, self.hyper = cast(self.added, device), cast(self.hyper, device)
-        self._bind(cast(self.statistics, device))
-        return self
-
-    def update(self, psi: Tensor, y: Tensor, weight: Tensor | None = None) -> Refit:
-        """Add data; the same as refitting on everything. What a hybrid adds stays as it is."""
-        return self.absorb(plus(empty(self.head), self.head, psi, y, weight))
-
-    def absorb(self, statistics: Statistics) -> Refit:
-        """`update` with data of which only the sums are at hand."""
-        self._bind(self.statistics.merged(statistics))
-        return self
+    def absorb(self, statistics: Statistics) -> Posterior:
+        """Return `update` for data of which only the statistics are at hand."""
+        return bind(self.head, self.statistics.merged(statistics), self.hyper, self.added)
 
     @torch.inference_mode(False)
-    @torch.enable_grad()  # S+ is trained, wherever this is called
+    @torch.enable_grad()  # S+ is trained even where the caller has turned gradients off
     def add(
         self,
         features: Tensor | Batches,
@@ -183,80 +124,112 @@ class Refit:
         family: str = "diag",
         steps: int = 600,
         lr: float = 0.02,
-        validation: tuple[Tensor, ...] | None = None,
-    ) -> Refit:
-        """Make it a hybrid: a free covariance S+ of best leave-one-out score, see `refit`."""
-        one_of("added", family, ("diag", "full", "lowrank"))
-        must(whole(steps) is not None, "steps", "be a positive integer", repr(steps))
-        positive("lr", lr)
-        head, posterior = self.head, self.posterior
-        statistics = self.statistics
-        power = diagonal(statistics.gram).mean(-1) / statistics.count
+        validation: Batch | None = None,
+    ) -> Posterior:
+        """Return a hybrid: a free covariance S+ of best leave-one-out score is added.
+
+        Arguments are those of `scroll.refit`; `family` is its `added`.
+        """
+        settings = AddedSettings(family, steps, lr)
+        power = diagonal(self.statistics.gram).mean(-1) / self.statistics.count
         unit = self.noise / power.sqrt()[..., None]
         held = None
         if validation is not None:
-            those = rows_in("validation", validation)
-            weight = weights_of(head, those[0], *those[2:])
-            held = outside(posterior, self._rows(*those[:2]), weight)
-        some: Iterator[Seen] = (
-            without(posterior, self.noise, self._rows(*b[:2]), weights_of(head, b[0], *b[2:]))
-            for b in forever(features, y)
+            held = held_out(self.weights, _rows(self, check_batch("validation", validation)))
+        training: Iterator[ScoredRows] = (
+            left_out(self.weights, self.noise, _rows(self, batch))
+            for batch in batches_forever(features, y)
         )
         if isinstance(features, Tensor) or (isinstance(features, list) and len(features) == 1):
-            some = repeat(next(some))  # always the same rows
-        self.added = fit_added(
-            posterior, self.noise, unit, some, held, family=family, steps=steps, lr=lr
-        )
-        return self
-
-    @property
-    def offset(self) -> Tensor:
-        """What is added to w . psi of the posterior's weights, (..., K)."""
-        given = torch.as_tensor(offset(self.head)).to(self.shift)
-        return self.shift + (given.squeeze(-1) if given.dim() else given)
+            training = repeat(next(training))  # always the same rows
+        added = train_added(self.weights.mean, self.noise, unit, training, held, settings)
+        return replace(self, added=added)
 
     @property
     def belief(self) -> Belief:
-        """N(mean, A^-1), or N(mean, A^-1 + S+) for a hybrid."""
+        """N(mean, A^-1) over the weights; N(mean, A^-1 + S+) for a hybrid."""
         if self.added is None:
-            return self.posterior
-        return Belief(self.posterior.mean, Sum(self.posterior.cov, self.added.cov))
+            return self.weights
+        return Belief(self.weights.mean, Sum(self.weights.cov, self.added.cov))
 
     def __call__(self, psi: Tensor) -> Any:
-        """The predictive: noise, epistemic part and, for a hybrid, what it adds."""
-        at = self.belief.project(features_of(self.head, psi))
+        """Return the predictive distribution of each row of psi (..., N, H).
+
+        Its variance has the noise, the epistemic part and, for a hybrid, what it adds.
+        """
+        at = self.belief.project(regression_features(self.head, psi))
         noise = self.noise if self.added is None else self.added.noise
         at = Moments(at.mean + self.offset[..., None], at.var)
         dtype = self.head.log_alpha.dtype
         return self.head.likelihood.predict(cast(at, dtype), noise.to(dtype))
 
     def epistemic(self, psi: Tensor) -> Tensor:
-        """psi' A^-1 psi: what the data leave open of f, (..., N), or (..., N, K)."""
-        return self._user(self._open(psi))
+        """Return psi' A^-1 psi, the variance of f that more data would reduce.
+
+        Its shape is (..., N), or (..., N, K) for several outputs.
+        """
+        return _by_row(self, _spread(self, psi))
 
     def leverage(self, psi: Tensor) -> Tensor:
-        """h = psi' A^-1 psi / s^2, below 1 on a training row."""
-        return self._user(self._open(psi) / self.noise.square()[..., None])
+        """Return h = psi' A^-1 psi / s^2, which is below 1 on a training row.
+
+        Its shape is (..., N), or (..., N, K) for several outputs.
+        """
+        return _by_row(self, _spread(self, psi) / self.noise.square()[..., None])
 
     def ood_score(self, psi: Tensor) -> Tensor:
-        """Mean leverage over the outputs, (..., N): large where the data said little."""
-        leverage = self._open(psi) / self.noise.square()[..., None]
+        """Return the mean leverage over the outputs, (..., N): large far from the data."""
+        leverage = _spread(self, psi) / self.noise.square()[..., None]
         return leverage.mean(-2).to(self.head.log_alpha.dtype)
 
     def sample_weights(self, n: int, generator: Generator | None = None) -> Functions:
-        """n draws from the posterior, as functions of psi: for Thompson sampling."""
-        must(whole(n) is not None, "n", "be a positive integer", repr(n))
-        draws = self.posterior.sample(n, generator)
-        weight, constant = draws.split((self.head.in_features, int(intercept(self.head))), -1)
+        """Return n draws from the posterior as functions of psi, for Thompson sampling."""
+        positive_int("n", n)
+        draws = self.weights.sample(n, generator)
+        sizes = (self.head.in_features, int(has_intercept(self.head)))
+        weight, constant = draws.split(sizes, -1)
         bias = (constant.sum(-1) + self.offset).expand(weight.shape[:-1])
         return Functions(*(t.to(self.head.log_alpha.dtype) for t in (weight, bias)))
 
-    def _open(self, psi: Tensor) -> Tensor:
-        return self.posterior.cov.quad(features_of(self.head, psi))
 
-    def _user(self, x: Tensor) -> Tensor:
-        x = x.to(self.head.log_alpha.dtype)
-        return x.squeeze(-2) if self.head.likelihood.latents == 1 else x.mT
+def _rows(posterior: Posterior, batch: Batch) -> RegressionRows:
+    """Return a batch as the posterior's regression sees it."""
+    head = posterior.head
+    psi, y = regression_rows(head, *batch[:2])
+    y = y - posterior.shift[..., None]
+    return RegressionRows(psi, y, row_weights(head, batch[0], *batch[2:]))
+
+
+def _spread(posterior: Posterior, psi: Tensor) -> Tensor:
+    """Return psi' A^-1 psi, (..., K, N), in float64."""
+    found: Tensor = posterior.weights.cov.quad(regression_features(posterior.head, psi))
+    return found
+
+
+def _by_row(posterior: Posterior, x: Tensor) -> Tensor:
+    """Return x (..., K, N) as (..., N), or (..., N, K), in the head's precision."""
+    x = x.to(posterior.head.log_alpha.dtype)
+    return x.squeeze(-2) if posterior.head.likelihood.latents == 1 else x.mT
+
+
+@torch.inference_mode(False)  # tensors made in inference mode could not be trained upon
+def bind(
+    head: Head, statistics: Statistics, hyper: Hyper = "evidence", added: Added | None = None
+) -> Posterior:
+    """Return the posterior that follows from sufficient statistics.
+
+    Args:
+        head: the trained head that they belong to.
+        statistics: sums over the data.
+        hyper: "evidence" fits alpha and noise to them, "head" takes the head's; or both, (..., K).
+        added: what a hybrid adds.
+    """
+    shift = target_shift(head, statistics, hyper)
+    shifted = statistics.shifted(shift) if bool(shift.any()) else statistics
+    at = eigen(shifted)
+    alpha, noise = hyperparameters(head, statistics, shifted, at, hyper)
+    weights, offset = weights_given(at, alpha, noise), shift + bias_of(head)
+    return Posterior(head, statistics, hyper, alpha, noise, weights, shift, offset, added)
 
 
 def refit(
@@ -269,59 +242,42 @@ def refit(
     added: str = "diag",
     steps: int = 600,
     lr: float = 0.02,
-    validation: tuple[Tensor, ...] | None = None,
-) -> Refit:
-    """Bind a trained head's belief to the posterior of its features, in one pass over them.
+    validation: Batch | None = None,
+) -> Posterior:
+    """Return the posterior of a trained head's weights on its features, in one pass over them.
 
-    Classes are regressed on as one-hot +-1, levels as numbers, counts as log(y + 1/2). A head
-    with a bias has a constant feature here; where its bias is untrained, the mean of the targets
-    stands in for it. Sums of squares resolve a noise down to about 1e-7 of the targets' distance
-    from zero or from the bias.
+    Classes are regressed on as one-hot +-1, levels as numbers, counts as log(y + 1/2).
 
     Args:
         head: a trained head, of any method.
-        features: psi (..., N, H) with `y`, or an iterable of such pairs (psi, y), perhaps with
-            the weights (..., N) of the rows as a third.
+        features: psi (..., N, H) with `y`, or an iterable of pairs (psi, y) or triples
+            (psi, y, weight), weight (..., N).
         y: targets, when `features` is a tensor.
         hyper: "evidence" fits alpha and noise to these features; "head" takes the head's.
         hybrid: also fit a free covariance S+ on the leave-one-out score; needs further passes.
         added: family of S+: "diag", "full" or "lowrank".
         steps: Adam steps for S+, each on one batch.
         lr: their step size, in units of the noise.
-        validation: (psi, y), or (psi, y, weight), held out; keeps the S+ of best score on it.
+        validation: held-out (psi, y) or (psi, y, weight); the S+ of best score on it is kept.
     """
-    one_of("added", added, ("diag", "full", "lowrank"))
-    checked(head, hyper)
-    must(
-        validation is None or hybrid,
-        "validation",
-        "be None unless `hybrid` is True",
-        "rows",
-        "They choose the S+ of a hybrid: pass hybrid=True.",
-    )
-    statistics = sums(head, batches(features, y))
-    if not bool(statistics.count > 0):
-        raise ValueError(
-            "`features` must give at least one batch, but got none. An iterator that was read "
-            "before is empty: pass a loader or a list."
-        )
-    bound = Refit(head, statistics, hyper)
-    if hybrid:
-        bound.add(features, y, family=added, steps=steps, lr=lr, validation=validation)
-    return bound
+    settings = AddedSettings(added, steps, lr)
+    check_refit(head, hyper)
+    remedy = "These rows choose the S+ of a hybrid: pass hybrid=True."
+    unused = validation is not None and not hybrid
+    must(not unused, "validation", "be None unless `hybrid` is True", "rows", remedy)
+    statistics = statistics_of(head, batches(features, y))
+    remedy = "An iterator that was read before is empty: pass a loader or a list."
+    must(bool(statistics.count > 0), "features", "give at least one batch", "none", remedy)
+    found = bind(head, statistics, hyper)
+    return found.add(features, y, validation=validation, **vars(settings)) if hybrid else found
 
 
-def checked(head: Head, hyper: str = "evidence") -> None:
-    """`head` is one that can be bound again, with such hyperparameters."""
+def check_refit(head: object, hyper: str = "evidence") -> None:
+    """Raise an error unless `head` can be refitted with hyperparameters from `hyper`."""
     one_of("hyper", hyper, ("evidence", "head"))
-    must(
-        isinstance(head, Head),
-        "head",
-        "be a scroll head",
-        type(head).__name__,
-        "Train a RegressionHead or another head on the features first.",
-        TypeError,
-    )
+    if not isinstance(head, Head):
+        remedy = "Train a RegressionHead or another head on the features first."
+        raise refusal("head", "be a scroll head", type(head).__name__, remedy, TypeError)
     must(
         hyper == "evidence" or isinstance(head.likelihood.factor(), Gaussian),
         "hyper",

@@ -1,4 +1,4 @@
-"""What a refit keeps of its data: sums, which more rows, or those of other processes, add to."""
+"""The sufficient statistics of a refit: sums that more rows, or other processes, add to."""
 
 from __future__ import annotations
 
@@ -10,32 +10,48 @@ from torch import Tensor
 from .._core.linalg import matvec
 from .._core.value import value
 from ..heads.head import Head
-from .data import Batches, hollow, intercept, rows_of, weights_of
+from .data import Batches, has_intercept, is_empty, regression_rows, row_weights
 
 
 @value
 class Statistics:
-    """Sums over the data: all that the conjugate posterior depends on."""
+    """Sums over the data: all that the conjugate posterior depends on.
 
-    gram: Tensor  # (..., H, H), sum of psi psi'
-    cross: Tensor  # (..., K, H), sum of y psi
-    square: Tensor  # (..., K), sum of y^2
-    count: Tensor  # (), rows
+    Attributes:
+        gram: sum of psi psi', (..., H, H).
+        cross: sum of y psi, (..., K, H).
+        square: sum of y^2, (..., K).
+        count: number of rows, ().
+    """
 
-    def plus(self, psi: Tensor, y: Tensor, weight: Tensor | None = None) -> Statistics:
-        """With rows psi (..., 1, N, H), y (..., K, N) added, each `weight` (..., 1, N) times."""
-        some = y.shape[-1] if weight is None else weight.reshape(-1, weight.shape[-1])[0].sum()
+    gram: Tensor
+    cross: Tensor
+    square: Tensor
+    count: Tensor
+
+    def add_rows(self, psi: Tensor, y: Tensor, weight: Tensor | None = None) -> Statistics:
+        """Return the statistics of these rows and of those given.
+
+        Args:
+            psi: features, (..., 1, N, H).
+            y: real targets, (..., K, N).
+            weight: how many times each row counts, (..., 1, N); None is once.
+        """
+        rows = y.shape[-1] if weight is None else weight.reshape(-1, weight.shape[-1])[0].sum()
         if weight is not None:
             psi, y = psi * weight[..., None].sqrt(), y * weight.sqrt()
         return Statistics(
             self.gram + (psi.mT @ psi).squeeze(-3),
             self.cross + matvec(psi.mT, y),
             self.square + y.square().sum(-1),
-            self.count + some,
+            self.count + rows,
         )
 
-    def less(self, shift: Tensor) -> Statistics:
-        """With a number (..., K) taken from every y; the last feature must be a constant one."""
+    def shifted(self, shift: Tensor) -> Statistics:
+        """Return the statistics of y - shift, shift (..., K).
+
+        The last feature must be the constant one.
+        """
         ones, total = self.gram[..., -1:, :], self.cross[..., -1]
         return Statistics(
             self.gram,
@@ -45,7 +61,7 @@ class Statistics:
         )
 
     def merged(self, other: Statistics) -> Statistics:
-        """Those of these rows and of others."""
+        """Return the statistics of these rows and of those of `other`."""
         return Statistics(
             self.gram + other.gram,
             self.cross + other.cross,
@@ -54,24 +70,38 @@ class Statistics:
         )
 
 
-def sums(head: Head, some: Batches) -> Statistics:
-    """The sums over batches, one pass; zero where there are none."""
-    statistics = empty(head)
+def statistics_of(head: Head, some: Batches) -> Statistics:
+    """Return the statistics of all batches, in one pass; zero if there are none.
+
+    Args:
+        head: the head that the features and labels belong to.
+        some: batches (psi, y) or (psi, y, weight).
+    """
+    found = no_rows(head)
     for batch in some:
-        if not hollow(batch):
-            statistics = plus(statistics, head, *batch)
-    return statistics
+        if not is_empty(batch):
+            found = add_batch(found, head, *batch)
+    return found
 
 
-def plus(
+def add_batch(
     statistics: Statistics, head: Head, psi: Tensor, y: Tensor, weight: Tensor | None = None
 ) -> Statistics:
-    """The sums with a batch of rows, perhaps weighted, added."""
-    return statistics.plus(*rows_of(head, psi, y), weights_of(head, psi, weight))
+    """Return the statistics with one batch of rows added.
+
+    Args:
+        statistics: the sums so far.
+        head: the head that the features and labels belong to.
+        psi: features, (..., N, H).
+        y: targets or labels, (..., N) or (..., N, K).
+        weight: how many times each row counts, (..., N); None is once.
+    """
+    return statistics.add_rows(*regression_rows(head, psi, y), row_weights(head, psi, weight))
 
 
-def empty(head: Head) -> Statistics:
-    """Of no rows yet."""
-    lead, h = (*head.replicates, head.likelihood.latents), head.in_features + intercept(head)
+def no_rows(head: Head) -> Statistics:
+    """Return the statistics of no rows: zeros in float64 on the head's device."""
+    lead = (*head.replicates, head.likelihood.latents)
+    h = head.in_features + has_intercept(head)
     zeros = partial(torch.zeros, dtype=torch.float64, device=head.log_alpha.device)
     return Statistics(zeros(*lead[:-1], h, h), zeros(*lead, h), zeros(lead), zeros(()))

@@ -8,8 +8,7 @@ single precision. An encoder that is not on this machine is never fetched unless
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -18,9 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from rich.console import Console
 
 from scroll._core.checks import must, one_of, refusal
 from scroll._core.files import replacing
+from scroll.training.progress import progress
 
 from .encoders import ENCODERS, Encode, Encoder, Items, pixels
 from .npz import arrays
@@ -178,11 +179,11 @@ def encoded(encoder: str, items: Items, download: bool = False) -> NDArray[np.fl
     """The features of `items`, computed."""
     spec = ENCODERS[encoder]
     run, found = _loaded(encoder, download), []
-    with torch.no_grad(), _bar(encoder, len(items)) as tell:
+    with torch.no_grad(), progress(Console(stderr=True), len(items), "items") as update:
         for i in range(0, len(items), BATCH):
             some: Any = items[i : i + BATCH]
             found.append(run(some if spec.kind == "texts" else pixels(some, i)).float())
-            tell(len(some))
+            update(i + len(some))
     x = torch.cat(found).numpy()
     bad = int((~np.isfinite(x)).any(1).sum())
     must(not bad, "items", "have features that are finite", f"{bad} rows that have not")
@@ -213,18 +214,6 @@ def _loaded(encoder: str, download: bool) -> Encode:
         elif not download:
             asked = "Pass download=True (--download on the command line) to have them fetched."
         raise refusal("encoder", want, got, f"{asked}{other}", FileNotFoundError) from None
-
-
-@contextmanager
-def _bar(encoder: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar of rows done and time left; nothing where nobody looks."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(encoder, total=total)
-        yield lambda count: bar.advance(task, count)
 
 
 def read(path: Path, rows: int, width: int) -> Features:

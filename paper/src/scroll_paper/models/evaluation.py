@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from scroll.heads import RegressionHead
-from scroll.posterior.posterior import Refit, refit
+from scroll.posterior.posterior import Posterior, refit
 from scroll.predictive import Categorical, Mixture, Normal
 from scroll.training.batches import Rows
 from scroll.training.bodies import Dropout
@@ -176,7 +176,7 @@ def inputs_alone(fitted: Fitted) -> Lines:
     return {"": Line(scored(bound, folds), val)}
 
 
-def _leverage_area(bound: Refit, features: Callable[[Tensor], Tensor], folds: Folds) -> Tensor:
+def _leverage_area(bound: Posterior, features: Callable[[Tensor], Tensor], folds: Folds) -> Tensor:
     """How well the variance of a posterior tells foreign rows."""
     assert folds.foreign is not None
     return auroc(*(bound.epistemic(features(r.x)).double() for r in (folds.test, folds.foreign)))

@@ -1,6 +1,7 @@
-"""The conjugate refit against scikit-learn, N refits and itself."""
+"""The posterior on trained features against scikit-learn, N refits and itself."""
 
 import weakref
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
@@ -8,10 +9,11 @@ import torch
 from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 from sklearn.linear_model import BayesianRidge
+from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, TensorDataset
 
 from parts import HEADS
-from scroll import ClassificationHead, RegressionHead, refit
+from scroll import ClassificationHead, Posterior, RegressionHead, refit
 from scroll.posterior.evidence import maximise_evidence
 
 N, H = 60, 5
@@ -40,8 +42,8 @@ def test_evidence_is_scikit_learns(noise):
     # sklearn stops its fixed point when the weights stand still to 1e-14, not the precisions
     assert bound.alpha.item() == pytest.approx(theirs.lambda_, rel=1e-6)
     assert bound.noise.item() == pytest.approx(theirs.alpha_**-0.5, rel=1e-6)
-    np.testing.assert_allclose(bound.posterior.mean[0], theirs.coef_, rtol=1e-7)
-    np.testing.assert_allclose(bound.posterior.cov.dense()[0], theirs.sigma_, rtol=1e-5)
+    np.testing.assert_allclose(bound.weights.mean[0], theirs.coef_, rtol=1e-7)
+    np.testing.assert_allclose(bound.weights.cov.dense()[0], theirs.sigma_, rtol=1e-5)
     mean, std = theirs.predict(psi.numpy(), return_std=True)
     p = bound(psi)
     np.testing.assert_allclose(p.mean.detach(), mean, rtol=1e-7)
@@ -90,11 +92,11 @@ def test_pure_noise_shuts_the_weights_off_and_no_noise_leaves_them():
     psi = torch.randn(400, 3)
     quiet = refit(RegressionHead(3, bias=False), psi, psi @ torch.tensor([1.0, -2.0, 0.5]))
     assert quiet.noise.item() < 1e-6
-    torch.testing.assert_close(quiet.posterior.mean[0], torch.tensor([1.0, -2.0, 0.5]))
+    torch.testing.assert_close(quiet.weights.mean[0], torch.tensor([1.0, -2.0, 0.5]))
     y = torch.randn(400)
     y -= psi @ torch.linalg.lstsq(psi, y).solution  # nothing of it along psi
     loud = refit(RegressionHead(3, bias=False), psi, y)
-    assert loud.posterior.mean.abs().max() < 1e-6
+    assert loud.weights.mean.abs().max() < 1e-6
     assert loud.noise.item() == pytest.approx(y.square().mean().sqrt().item(), rel=1e-6)
 
 
@@ -105,7 +107,7 @@ def test_streaming_is_one_batch():
     batches = refit(head(), loader)
     pairs = refit(head(), ((psi[i : i + 9], y[i : i + 9]) for i in range(0, N, 9)))
     for other in (batches, pairs):
-        torch.testing.assert_close(other.posterior.mean, whole.posterior.mean, rtol=1e-9, atol=0)
+        torch.testing.assert_close(other.weights.mean, whole.weights.mean, rtol=1e-9, atol=0)
         torch.testing.assert_close(other.noise, whole.noise, rtol=1e-9, atol=0)
 
 
@@ -130,11 +132,66 @@ def test_update_is_refitting_on_everything():
     whole = refit(head(), psi, y)
     grown = refit(head(), psi[:20], y[:20])
     for i in range(20, N, 8):
-        assert grown.update(psi[i : i + 8], y[i : i + 8]) is grown
+        grown = grown.update(psi[i : i + 8], y[i : i + 8])
     for name in ("alpha", "noise"):
         torch.testing.assert_close(getattr(grown, name), getattr(whole, name), rtol=1e-9, atol=0)
-    torch.testing.assert_close(grown.posterior.mean, whole.posterior.mean, rtol=1e-9, atol=0)
+    torch.testing.assert_close(grown.weights.mean, whole.weights.mean, rtol=1e-9, atol=0)
     torch.testing.assert_close(grown(psi).variance, whole(psi).variance, rtol=1e-9, atol=0)
+
+
+def numbers(bound):
+    """Copies of all tensors that a posterior holds."""
+    parts = [bound.statistics, bound.alpha, bound.noise, bound.weights, bound.shift, bound.offset]
+    return [x.clone() for x in tree_leaves((parts, bound.added, bound.hyper)) if torch.is_tensor(x)]
+
+
+CHANGES = {
+    "update": lambda bound, psi, y: bound.update(psi, y),
+    "update with weights": lambda bound, psi, y: bound.update(psi, y, torch.rand(N) + 0.1),
+    "absorb": lambda bound, psi, y: bound.absorb(refit(bound.head, psi, y).statistics),
+    "add": lambda bound, psi, y: bound.add(psi, y, steps=3, validation=(psi, y)),
+    "keep": lambda bound, psi, y: bound.keep(),
+    "to": lambda bound, psi, y: bound.to("cpu"),
+    "meta": lambda bound, psi, y: bound.to("meta"),
+}
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_posterior_is_a_value(change, hybrid):
+    """Every change makes a new one; the old one stays as it was."""
+    mine = RegressionHead(H)
+    bound = refit(mine, *data(), hybrid=hybrid, steps=3)
+    (psi, y), before, mean = data(), numbers(bound), bound(torch.ones(2, H)).mean
+    fields = dict(vars(bound))
+    new = CHANGES[change](bound, psi, y)
+    assert isinstance(new, Posterior)
+    assert new is not bound
+    assert all(x is fields[name] for name, x in vars(bound).items())
+    torch.testing.assert_close(numbers(bound), before, rtol=0, atol=0)
+    torch.testing.assert_close(bound(torch.ones(2, H)).mean, mean, rtol=0, atol=0)
+    assert bound.head is mine
+    assert mine.log_alpha.device.type == "cpu"
+    with pytest.raises(FrozenInstanceError):
+        bound.alpha = bound.noise
+
+
+def test_kept_hyperparameters_do_not_follow_further_data():
+    (psi, y), more = data(), data(noise=3.0)
+    bound = refit(head(), psi, y)
+    kept = bound.keep().update(*more)
+    torch.testing.assert_close(kept.noise, bound.noise, rtol=0, atol=0)
+    torch.testing.assert_close(kept.alpha, bound.alpha, rtol=0, atol=0)
+    assert bound.update(*more).noise > 1.5 * bound.noise
+
+
+def test_predictions_do_not_follow_a_bias_that_is_trained_later():
+    psi, y = data()
+    mine = RegressionHead(H)
+    bound = refit(mine, psi, y)
+    before = bound(psi).mean
+    torch.nn.init.constant_(mine.bias, 3.0)
+    torch.testing.assert_close(bound(psi).mean, before, rtol=0, atol=0)
 
 
 def test_sums_are_kept_in_float64_whatever_comes_in():
@@ -143,7 +200,7 @@ def test_sums_are_kept_in_float64_whatever_comes_in():
     psi = 100 + torch.randn(5000, 2)
     y = psi @ torch.tensor([1.0, -1.0]) + 0.01 * torch.randn(5000)
     bound = refit(RegressionHead(2, bias=False), psi, y)
-    assert bound.posterior.mean.dtype == torch.float64
+    assert bound.weights.mean.dtype == torch.float64
     assert bound(psi).mean.dtype == torch.float32
     want = flat_ridge(psi.double(), y.double())
     assert bound.noise.item() == pytest.approx(want.alpha_**-0.5, rel=1e-4)
@@ -182,8 +239,8 @@ def test_weights_are_drawn_from_the_posterior():
     w, _ = functions
     assert w.shape == (100_000, 1, H)
     # a sample covariance of n draws is off by about S/sqrt(n), n = 100,000
-    s = bound.posterior.cov.dense()[0]
-    torch.testing.assert_close(w.mean(0), bound.posterior.mean, rtol=0.02, atol=0.01)
+    s = bound.weights.cov.dense()[0]
+    torch.testing.assert_close(w.mean(0), bound.weights.mean, rtol=0.02, atol=0.01)
     torch.testing.assert_close(w[:, 0].T.cov(), s, rtol=0, atol=0.02 * s.max().item())
     assert functions(psi).shape == (100_000, N)
     torch.testing.assert_close(functions(psi)[0], psi @ w[0, 0])
@@ -198,7 +255,7 @@ def test_a_bias_is_taken_off_and_put_back():
     other = RegressionHead(H)
     torch.nn.init.constant_(other.bias, 1.0)
     shifted, plain = refit(mine, psi, y + 10), refit(other, psi, y + 1)
-    torch.testing.assert_close(shifted.posterior.mean, plain.posterior.mean, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(shifted.weights.mean, plain.weights.mean, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(shifted(psi).mean, plain(psi).mean + 9)
     draws = shifted.sample_weights(20_000, torch.Generator().manual_seed(0))(psi)
     # the mean of 20,000 draws is known to their sd/141
@@ -212,8 +269,8 @@ def test_a_bias_is_one_more_feature():
     mine = RegressionHead(H)
     torch.nn.init.constant_(mine.bias, 1.0)
     bound, theirs = refit(mine, psi, y + 3), flat_ridge(with_one, y + 2)
-    assert bound.posterior.mean.shape == (1, H + 1)
-    np.testing.assert_allclose(bound.posterior.mean[0].detach(), theirs.coef_, rtol=1e-6)
+    assert bound.weights.mean.shape == (1, H + 1)
+    np.testing.assert_allclose(bound.weights.mean[0].detach(), theirs.coef_, rtol=1e-6)
 
 
 @pytest.mark.parametrize("far", [0.0, 1000.0])
@@ -221,7 +278,7 @@ def test_the_mean_of_the_targets_stands_in_for_an_untrained_bias(far):
     psi, y = data()
     with_one = torch.cat([psi, torch.ones(N, 1)], -1)
     bound, theirs = refit(RegressionHead(H), psi, y + far), flat_ridge(with_one, y - y.mean())
-    np.testing.assert_allclose(bound.posterior.mean[0].detach(), theirs.coef_, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(bound.weights.mean[0].detach(), theirs.coef_, rtol=1e-5, atol=1e-7)
     grown = refit(RegressionHead(H), psi[:9], y[:9] + far).update(psi[9:], y[9:] + far)
     for one in (bound, grown):
         want = with_one @ torch.as_tensor(theirs.coef_) + y.mean() + far
@@ -229,8 +286,9 @@ def test_the_mean_of_the_targets_stands_in_for_an_untrained_bias(far):
         draws = one.sample_weights(20_000, torch.Generator().manual_seed(0))(psi)
         error = (draws.mean(0) - want).abs() / one.epistemic(psi).sqrt()
         assert error.max() < 5 / 141
-    assert (bound.add(psi, y + far, steps=50)(psi).mean - want).abs().max() < 1e-6
-    assert bound(psi).stddev.max() < 3 * y.std()
+    hybrid = bound.add(psi, y + far, steps=50)
+    assert (hybrid(psi).mean - want).abs().max() < 1e-6
+    assert hybrid(psi).stddev.max() < 3 * y.std()
 
 
 @pytest.mark.parametrize("kind", ["ova", "gaussreg"])
@@ -287,9 +345,7 @@ def test_replicates_are_refitted_each_on_its_own():
     stack = refit(RegressionHead(H, replicates=(3,), bias=False), psi, y)
     for r in range(3):
         one = refit(head(), psi[r], y[r])
-        torch.testing.assert_close(
-            stack.posterior.mean[r], one.posterior.mean, rtol=1e-8, atol=1e-10
-        )
+        torch.testing.assert_close(stack.weights.mean[r], one.weights.mean, rtol=1e-8, atol=1e-10)
         torch.testing.assert_close(stack.alpha[r], one.alpha, rtol=1e-8, atol=0)
         torch.testing.assert_close(stack.leverage(psi)[r], one.leverage(psi[r]))
 
@@ -337,8 +393,7 @@ def test_a_hybrid_of_batches_and_with_validation():
     never = refit(head(), psi, y, hybrid=True, validation=held, steps=301, lr=1e-9)
     assert score(both) > score(never)
     assert not both.added.noise.requires_grad
-    both.update(*held)
-    assert both(psi).variance.isfinite().all()
+    assert both.update(*held)(psi).variance.isfinite().all()
 
 
 @pytest.mark.parametrize("batches", [1, 2])
