@@ -1,11 +1,14 @@
 """Conformance of every covariance, against torch.distributions and dense algebra."""
 
+import json
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.distributions import LowRankMultivariateNormal, MultivariateNormal, kl_divergence
 
+import scroll
 from parts import COVARIANCES, lower, orthogonal
 from scroll._core.linalg import eye_like, inverse_root, log_det_and_quad, matvec
 from scroll.beliefs import Belief
@@ -18,7 +21,10 @@ from scroll.beliefs.covariances import (
     Scaled,
     Spectral,
     Sum,
+    from_state,
+    state,
 )
+from scroll.beliefs.covariances.serialisation import KINDS
 
 pytestmark = pytest.mark.oldest
 
@@ -218,3 +224,76 @@ def test_matvec_shared_features_are_the_expanded_ones():
 def test_a_rotated_belief_is_the_rotated_covariance():
     u, var = orthogonal(H), torch.rand(H) + 0.1
     close(Spectral(u, var).dense(), u @ var.diag() @ u.mT)
+
+
+# What a file stores
+
+
+def _values():
+    torch.manual_seed(3)
+    lower = torch.randn(2, 3, 5, 5).tril()
+    low_rank = LowRank(torch.rand(2, 3, 5), torch.randn(2, 1, 4, 5), torch.rand(2, 3, 4))
+    basis = torch.linalg.qr(torch.randn(2, 1, 5, 5)).Q
+    spectral = Spectral(basis, torch.rand(2, 3, 5))
+    units = torch.rand(2, 3) + 0.5
+    return {
+        "diag": Diag(torch.rand(2, 3, 5)),
+        "full": Full(lower),
+        "full-plus": Full(lower).plus(torch.rand(2, 3)),
+        "isotropic": Isotropic(units),
+        "lowrank": low_rank,
+        "none": Point(),
+        "scaled": Scaled(low_rank, units),
+        "spectral": spectral,
+        "sum": Sum(spectral, Scaled(Full(lower).plus(torch.rand(2, 3)), units)),
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_covariance_is_its_state(kind):
+    """Through JSON and tensors: bitwise the same, to the last factor."""
+    cov = _values()[kind]
+    kinds, tensors = state(cov)
+    assert kinds[""] == kind
+    copies = {name: tensor.clone() for name, tensor in tensors.items()}
+    again = from_state(json.loads(json.dumps(kinds)), copies)
+    assert type(again) is type(cov)
+    psi = torch.randn(2, 1, 7, 5)
+    assert torch.equal(again.quad(psi), cov.quad(psi))
+    moved = again.plus(torch.full((2, 3), 0.1)).quad(psi)
+    assert torch.equal(moved, cov.plus(torch.full((2, 3), 0.1)).quad(psi))
+
+
+def test_a_state_names_what_is_inside():
+    kinds, tensors = state(_values()["sum"])
+    assert kinds == {
+        "": "sum", "base": "spectral", "extra": "scaled", "extra.base": "full-plus"
+    }  # fmt: skip
+    assert sorted(tensors) == ["base.basis", "base.var", "extra.base.c", "extra.base.scale",
+                               "extra.by"]  # fmt: skip
+
+
+def test_a_kind_that_is_none_is_refused():
+    with pytest.raises(ValueError, match=r"`kind` must be one of 'diag', .*, but got 'wide'"):
+        from_state({"": "wide"}, {})
+    with pytest.raises(ValueError, match=r"`cov` must be one of 'Diag', .*, but got 'Own'"):
+        state(type("Own", (), {})())
+
+
+@pytest.mark.parametrize("added", ["diag", "lowrank", "full"])
+def test_what_a_hybrid_adds_comes_back_from_its_state(added):
+    """A refit with S+ of any family predicts bitwise the same with S+ from its state."""
+    torch.manual_seed(4)
+    head = scroll.RegressionHead(6, 2, bias=False)
+    psi, y = torch.randn(40, 6), torch.randn(40, 2)
+    bound = scroll.refit(head, psi, y, hybrid=True, added=added, steps=20)
+    kinds, tensors = state(bound.added.cov)
+    assert kinds == {"": "scaled", "base": added}
+    cov = from_state(kinds, {name: tensor.clone() for name, tensor in tensors.items()})
+    new = torch.randn(9, 6)
+    now, then = (Belief(bound.posterior.mean, Sum(bound.posterior.cov, c)) for c in
+                 (cov, bound.added.cov))  # fmt: skip
+    ours, theirs = now.project(new[None]), then.project(new[None])
+    assert torch.equal(ours.mean, theirs.mean)
+    assert torch.equal(ours.var, theirs.var)
+    assert (ours.var > bound.posterior.project(new[None]).var).all()

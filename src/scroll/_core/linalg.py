@@ -5,30 +5,42 @@ leaves the other replicates of its stack alone.
 """
 
 from math import log, nan, pi
-from typing import Any
+from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.autograd.function import once_differentiable
 from torch.linalg import cholesky_ex, solve_triangular
 from torch.nn.functional import layer_norm
 
 LOG_2PI = log(2 * pi)
+_Tensors = tuple[Tensor, ...]
+
+
+class _Context(Protocol):
+    """What torch keeps of a function between its two passes."""
+
+    @property
+    def saved_tensors(self) -> _Tensors: ...
+
+    def save_for_backward(self, *tensors: Tensor) -> None: ...
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None: ...
 
 
 def eye_like(x: Tensor) -> Tensor:
-    """The identity of the size of the last axis of `x`."""
+    """Return the identity of the size of the last axis of `x`."""
     return torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
 
 
 def diagonal(a: Tensor) -> Tensor:
-    """a_ii, (..., H, H) -> (..., H); a slice, because torch's compiler warns of its own
+    """Return a_ii, (..., H, H) -> (..., H); a slice, because torch's compiler warns of its own
     `torch.diagonal`."""
     return a.flatten(-2)[..., :: a.shape[-1] + 1]
 
 
 def matvec(psi: Tensor, w: Tensor) -> Tensor:
-    """psi_n . w, (..., N, H) and (..., H) to (..., N).
+    """Return psi_n . w, (..., N, H) and (..., H) to (..., N).
 
     Features that are shared by the last leading axis, (..., 1, N, H) against (..., K, H),
     take one matrix product instead of K matrix-vector products.
@@ -39,19 +51,19 @@ def matvec(psi: Tensor, w: Tensor) -> Tensor:
 
 
 def cholesky(a: Tensor) -> Tensor:
-    """Lower L with L L' = a, NaN where there is none."""
+    """Return the lower L with L L' = a, NaN where there is none."""
     lower, info = cholesky_ex(a)
     return lower.masked_fill((info != 0)[..., None, None], nan)
 
 
 def inverse_root(a: Tensor) -> Tensor:
-    """Lower L with L L' = a^-1, through the Cholesky factor of `a` read backwards."""
+    """Return the lower L with L L' = a^-1, through the Cholesky factor of `a` read backwards."""
     upper = cholesky(a.flip(-2, -1)).flip(-2, -1)  # a = upper upper'
     return solve_triangular(upper, eye_like(a), upper=True).mT
 
 
 def half_log_det(lower: Tensor) -> Tensor:
-    """1/2 log det(L L') of a triangular L."""
+    """Return 1/2 log det(L L') of a triangular L."""
     return diagonal(lower).abs().log().sum(-1)
 
 
@@ -77,21 +89,26 @@ class _LogDetQuad(torch.autograd.Function):
         return 2 * half_log_det(lower), (b * z).sum(-1), inverse, z
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    def setup_context(
+        ctx: _Context, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]
+    ) -> None:
         _, _, inverse, z = output
         ctx.mark_non_differentiable(inverse, z)
         ctx.save_for_backward(inverse, z)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: _Context, *grads: Tensor) -> tuple[Tensor, Tensor]:
         (inverse, z), (by_det, by_quad) = ctx.saved_tensors, grads[:2]
         along = by_quad[..., None] * z
         return by_det[..., None, None] * inverse - along[..., None] * z[..., None, :], 2 * along
 
 
 def log_det_and_quad(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """log det A and b'A^-1 b, A (..., H, H) positive definite, b (..., H); once differentiable."""
+    """Return log det A and b'A^-1 b, A (..., H, H) positive definite, b (..., H).
+
+    Once differentiable.
+    """
     lead = torch.broadcast_shapes(a.shape[:-2], b.shape[:-1])
     a, b = a.expand(*lead, *a.shape[-2:]), b.expand(*lead, b.shape[-1])
     log_det, quad, _, _ = _LogDetQuad.apply(a, b)
@@ -108,17 +125,19 @@ class _RowSquare(torch.autograd.Function):
         return (x * x).sum(-1)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    def setup_context(
+        ctx: _Context, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]
+    ) -> None:
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
+    def backward(ctx: _Context, grad: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
         return x * (2 * grad)[..., None]
 
 
 def row_square(x: Tensor) -> Tensor:
-    """|x_n|^2, (..., N, H) -> (..., N)."""
+    """Return |x_n|^2, (..., N, H) -> (..., N)."""
     return _RowSquare.apply(x)
 
 
@@ -133,11 +152,13 @@ class _LastAndSquare(torch.autograd.Function):
         return x[..., -1].clone(), (rest * rest).sum(-1)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    def setup_context(
+        ctx: _Context, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]
+    ) -> None:
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, last: Tensor, square: Tensor) -> Tensor:
+    def backward(ctx: _Context, last: Tensor, square: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
         grad = x * (2 * square)[..., None]
         grad[..., -1] = last
@@ -145,12 +166,12 @@ class _LastAndSquare(torch.autograd.Function):
 
 
 def last_and_square(x: Tensor) -> tuple[Tensor, Tensor]:
-    """x_n,H+1 and sum_h x_nh^2 over the others, (..., N, H + 1) -> (..., N) each."""
+    """Return x_n,H+1 and sum_h x_nh^2 over the others, (..., N, H + 1) -> (..., N) each."""
     return _LastAndSquare.apply(x)
 
 
 class _Standardised(torch.autograd.Function):
-    """Each row less its mean, over its deviation: LayerNorm without gain. Sums over short rows
+    """Each row minus its mean, over its deviation: LayerNorm without gain. Sums over short rows
     are products with a vector of ones, which a GPU does several times faster than its own
     kernel for long rows."""
 
@@ -163,13 +184,15 @@ class _Standardised(torch.autograd.Function):
         return centred * inverse, inverse
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    def setup_context(
+        ctx: _Context, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]
+    ) -> None:
         ctx.mark_non_differentiable(output[1])
         ctx.save_for_backward(*output)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: _Context, grad: Tensor, _: Tensor) -> tuple[Tensor, None]:
         y, inverse = ctx.saved_tensors
         return (grad - _row_mean(grad) - y * _row_mean(grad * y)) * inverse, None
 
@@ -181,10 +204,23 @@ def _row_mean(x: Tensor) -> Tensor:
 
 
 def standardised(x: Tensor, eps: float = 1e-5) -> Tensor:
-    """LayerNorm without gain or shift, (..., N, H); on a GPU once differentiable."""
+    """Return LayerNorm without gain or shift, (..., N, H); on a GPU once differentiable."""
     return _Standardised.apply(x, eps)[0] if x.is_cuda else layer_norm(x, x.shape[-1:], eps=eps)
 
 
 def log_normal(x: Tensor, var: Tensor) -> Tensor:
-    """log N(x; 0, var), elementwise."""
+    """Return log N(x; 0, var), elementwise."""
     return -0.5 * (x.square() / var + var.log() + LOG_2PI)
+
+
+def log_normal_of_matrix(x: Tensor, cov: Tensor) -> Tensor:
+    """Return log N(x; 0, cov), x (..., H) and cov (..., H, H)."""
+    log_det, quad = log_det_and_quad(cov, x)
+    return -0.5 * (quad + log_det + x.shape[-1] * LOG_2PI)
+
+
+def standard_normal(
+    shape: torch.Size | tuple[int, ...], like: Tensor, generator: Generator | None
+) -> Tensor:
+    """Draw standard normal numbers of a shape, in the dtype and on the device of `like`."""
+    return torch.randn(shape, dtype=like.dtype, device=like.device, generator=generator)

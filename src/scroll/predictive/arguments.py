@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from .._core.checks import must, refusal, whole
+from .._core.linalg import standard_normal
 
 Levels = float | Sequence[float] | Tensor
 
@@ -82,5 +83,4 @@ def n_draws(n: int) -> int:
 
 def randn(like: Tensor, n: int, generator: Generator | None) -> Tensor:
     """Draw (n, *like.shape) standard normal numbers in the dtype of `like`."""
-    shape = (n_draws(n), *like.shape)
-    return torch.randn(shape, dtype=like.dtype, device=like.device, generator=generator)
+    return standard_normal((n_draws(n), *like.shape), like, generator)
