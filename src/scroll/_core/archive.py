@@ -22,7 +22,13 @@ class Unreadable(ValueError):
 
 
 class Archive(NamedTuple):
-    """The content of a file."""
+    """The content of a file.
+
+    Attributes:
+        content: the JSON.
+        tensors: by name.
+        checksum: SHA-256 of both, in hexadecimal.
+    """
 
     content: dict[str, Any]
     tensors: dict[str, Tensor]
@@ -70,6 +76,5 @@ def _checksum(text: str, tensors: dict[str, Tensor]) -> str:
     found = sha256(text.encode())
     for name, tensor in sorted(tensors.items()):
         found.update(json.dumps([name, str(tensor.dtype), [*tensor.shape]]).encode())
-        numbers: Any = tensor.reshape(-1).view(torch.uint8).numpy()
-        found.update(numbers)
+        found.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return found.hexdigest()

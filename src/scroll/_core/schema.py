@@ -7,55 +7,56 @@ as ".layout.knots = -1".
 from collections.abc import Callable
 from math import inf
 from reprlib import repr as short
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-Check: TypeAlias = Callable[[Any], str | None]
+Check: TypeAlias = Callable[[object], str | None]
 
 
-def null(value: Any) -> str | None:
-    """null."""
+def null(value: object) -> str | None:
+    """Accept null."""
     return None if value is None else _fault(value)
 
 
-def boolean(value: Any) -> str | None:
-    """true or false."""
+def boolean(value: object) -> str | None:
+    """Accept true or false."""
     return None if isinstance(value, bool) else _fault(value)
 
 
-def text(value: Any) -> str | None:
-    """A string."""
+def text(value: object) -> str | None:
+    """Accept a string."""
     return None if isinstance(value, str) else _fault(value)
 
 
 def number(low: float = -inf, high: float = inf) -> Check:
-    """A finite number in [low, high]."""
+    """Accept a finite number in [low, high]."""
 
-    def check(value: Any) -> str | None:
-        ok = isinstance(value, int | float) and not isinstance(value, bool)
-        return None if ok and low <= value <= high and abs(value) < inf else _fault(value)
+    def check(value: object) -> str | None:
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return _fault(value)
+        return None if low <= value <= high and abs(value) < inf else _fault(value)
 
     return check
 
 
 def integer(low: float = -inf, high: float = inf) -> Check:
-    """An integer in [low, high]."""
+    """Accept an integer in [low, high]."""
 
-    def check(value: Any) -> str | None:
-        ok = isinstance(value, int) and not isinstance(value, bool)
-        return None if ok and low <= value <= high else _fault(value)
+    def check(value: object) -> str | None:
+        ok = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+        return None if ok else _fault(value)
 
     return check
 
 
 def choice(*names: str) -> Check:
-    """One of some strings."""
+    """Accept one of some strings."""
     return lambda value: None if isinstance(value, str) and value in names else _fault(value)
 
 
 def array(item: Check, low: int = 0) -> Check:
-    """A list of at least `low` items."""
+    """Accept a list of at least `low` items."""
 
-    def check(value: Any) -> str | None:
+    def check(value: object) -> str | None:
         if not isinstance(value, list) or len(value) < low:
             return _fault(value)
         faults = ((i, item(each)) for i, each in enumerate(value))
@@ -65,9 +66,9 @@ def array(item: Check, low: int = 0) -> Check:
 
 
 def row(*items: Check) -> Check:
-    """A list of exactly these items."""
+    """Accept a list of exactly these items."""
 
-    def check(value: Any) -> str | None:
+    def check(value: object) -> str | None:
         if not isinstance(value, list) or len(value) != len(items):
             return _fault(value)
         faults = ((i, item(each)) for i, (item, each) in enumerate(zip(items, value, strict=True)))
@@ -77,9 +78,9 @@ def row(*items: Check) -> Check:
 
 
 def record(**fields: Check) -> Check:
-    """An object with exactly these fields."""
+    """Accept an object with exactly these fields."""
 
-    def check(value: Any) -> str | None:
+    def check(value: object) -> str | None:
         if not isinstance(value, dict):
             return _fault(value)
         for name in (*fields, *value):
@@ -92,9 +93,9 @@ def record(**fields: Check) -> Check:
 
 
 def mapping(item: Check) -> Check:
-    """An object with any fields."""
+    """Accept an object with any field names, each value as `item` describes."""
 
-    def check(value: Any) -> str | None:
+    def check(value: object) -> str | None:
         if not isinstance(value, dict):
             return _fault(value)
         faults = ((name, item(each)) for name, each in value.items())
@@ -104,9 +105,9 @@ def mapping(item: Check) -> Check:
 
 
 def either(*checks: Check) -> Check:
-    """A value that one of the descriptions fits."""
+    """Accept a value that one of the descriptions fits."""
     return lambda value: _fault(value) if all(check(value) for check in checks) else None
 
 
-def _fault(value: Any) -> str:
+def _fault(value: object) -> str:
     return f" = {short(value)}"

@@ -1,13 +1,12 @@
 """State dicts compared in words."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from torch import Tensor
 
 
 def difference(
-    wanted: Mapping[str, Tensor], given: Mapping[str, Any], precision: bool = True
+    wanted: Mapping[str, Tensor], given: Mapping[str, object], precision: bool = True
 ) -> str | None:
     """Return the first difference between the wanted and the given tensors, None without one.
 
@@ -25,6 +24,6 @@ def difference(
     return None
 
 
-def _kind(tensor: Any, precision: bool) -> str:
+def _kind(tensor: object, precision: bool) -> str:
     shape = str(tuple(getattr(tensor, "shape", ())))
-    return f"{tensor.dtype} {shape}" if precision else shape
+    return f"{getattr(tensor, 'dtype', None)} {shape}" if precision else shape

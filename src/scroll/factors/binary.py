@@ -16,18 +16,24 @@ _WIDE = 25.0  # variance of f beyond which nodes that span it step over the rise
 
 @value
 class Probit:
-    """p(y | f) = Phi(y f / scale), y = -1, +1."""
+    """p(y | f) = Phi(y f / scale), y = -1, +1.
 
-    scale: Tensor  # (...), fixed: it plays the part of the noise
+    Attributes:
+        scale: (...), not trained; it takes the place of the noise.
+    """
+
+    scale: Tensor
 
     def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
+        """Return log p(y | f) of each row."""
         return log_ndtr(y * f / self.scale[..., None])
 
     def log_marginal(self, y: Tensor, at: Moments) -> Tensor:
-        """log Phi(y mean / sqrt(scale^2 + var)) (Eq. probit_conv)."""
+        """Return log Phi(y mean / sqrt(scale^2 + var)) (Eq. probit_conv)."""
         return log_ndtr(y * at.mean / (self.scale.square()[..., None] + at.var).sqrt())
 
     def expected_log(self, y: Tensor, at: Moments) -> Tensor:
+        """Return E log p(y | f) of each row, f ~ N(mean, var)."""
         return expect(lambda f: self.log_prob(y, f), *at)
 
 
@@ -36,10 +42,15 @@ class BernoulliLogit:
     """p(y | f) = 1/(1 + exp(-y f)), y = -1, +1."""
 
     def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
+        """Return log p(y | f) of each row."""
         return logsigmoid(y * f)
 
     def log_marginal(self, y: Tensor, at: Moments) -> Tensor:
-        """p(y | f) = P(X < y f), X logistic: of a wide f, E Phi((y mean - X)/std) is smoother."""
+        """Return log E p(y | f) of each row, by quadrature.
+
+        p(y | f) = P(X < y f), X logistic. Where f is wide, E Phi((y mean - X)/std) is the smoother
+        integrand.
+        """
         mean, wide = y * at.mean, at.var > _WIDE
         narrow = at.var.clamp(max=_WIDE)
         over_f = log_expect_at_mode(logsigmoid, mean, narrow, derivatives=_slope_and_curve)
@@ -48,6 +59,7 @@ class BernoulliLogit:
         return torch.where(wide, _over_threshold(mean, at.var.clamp(min=_WIDE).sqrt()), over_f)
 
     def expected_log(self, y: Tensor, at: Moments) -> Tensor:
+        """Return E log p(y | f) of each row, f ~ N(mean, var)."""
         return expect(lambda f: self.log_prob(y, f), *at)
 
 

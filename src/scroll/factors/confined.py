@@ -1,4 +1,4 @@
-"""The message of a count head, confined to rates that counts can have.
+"""The message of a count head, limited to rates that counts can have.
 
 A rate exp f, f ~ N(m, v), has the median exp m and the mean exp(m + v/2). Both overflow long before
 m and v do, and neither can be learned beyond the counts that were seen. So both logarithms pass
@@ -59,16 +59,24 @@ def _slower(x: Tensor, bound: float) -> Tensor:
 
 @value
 class Confined:
-    """p(y | f) of a count, for messages of any size."""
+    """p(y | f) of a count, for messages of any size.
+
+    Attributes:
+        base: the factor of the count.
+        largest: largest count in training.
+    """
 
     base: Poisson | NegativeBinomial
     largest: float
 
     def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
+        """Return log p(y | f) of each row."""
         return self.base.log_prob(y, f)
 
     def log_marginal(self, y: Tensor, at: Moments) -> Tensor:
+        """Return log E p(y | f) of each row, f ~ N(mean, var)."""
         return self.base.log_marginal(y, confined(at, self.largest))
 
     def expected_log(self, y: Tensor, at: Moments) -> Tensor:
+        """Return E log p(y | f) of each row, f ~ N(mean, var)."""
         return self.base.expected_log(y, confined(at, self.largest))

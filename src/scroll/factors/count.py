@@ -16,11 +16,12 @@ class Poisson:
     """y ~ Poisson(exp f)."""
 
     def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
-        """y f - exp f - log y!, written about exp f = y, where large terms cancel."""
+        """Return y f - exp f - log y!, written about exp f = y, where large terms cancel."""
         y = y.to(f.dtype)
         return self._about(y, f - y.clamp(min=1).log())
 
     def log_marginal(self, y: Tensor, at: Moments) -> Tensor:
+        """Return log E p(y | f) of each row, f ~ N(mean, var)."""
         y = y.to(at.mean.dtype)
         # The integral over d = f - log y: near zero, nodes as close as 1/sqrt(y) keep their digits.
         some = y.clamp(min=1)
@@ -41,18 +42,23 @@ class Poisson:
         return some * ((y > 0) * d - torch.expm1(d)) + top
 
     def expected_log(self, y: Tensor, at: Moments) -> Tensor:
+        """Return E log p(y | f) of each row, f ~ N(mean, var)."""
         y = y.to(at.mean.dtype)
         return y * at.mean - (at.mean + at.var / 2).exp() - torch.lgamma(y + 1)
 
 
 @value
 class NegativeBinomial:
-    """y ~ Poisson(g exp f), g ~ Gamma(concentration, concentration): mean exp f."""
+    """y ~ Poisson(g exp f), g ~ Gamma(concentration, concentration): mean exp f.
 
-    concentration: Tensor  # (...)
+    Attributes:
+        concentration: (...).
+    """
+
+    concentration: Tensor
 
     def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
-        """log C(y + r - 1, y) + y log s(u) + r log s(-u), u = f - log r, s the sigmoid."""
+        """Return log C(y + r - 1, y) + y log s(u) + r log s(-u), u = f - log r, s the sigmoid."""
         r, y = self.concentration[..., None], y.to(f.dtype)
         choose = _in_float64(
             lambda y, r: torch.lgamma(y + r) - torch.lgamma(r) - torch.lgamma(y + 1), y, r
@@ -61,6 +67,7 @@ class NegativeBinomial:
         return choose + y * logsigmoid(u) + r * logsigmoid(-u)
 
     def log_marginal(self, y: Tensor, at: Moments) -> Tensor:
+        """Return log E p(y | f) of each row, f ~ N(mean, var)."""
         r, y = self.concentration[..., None], y.to(at.mean.dtype)
 
         def derivatives(f: Tensor) -> tuple[Tensor, Tensor]:
@@ -70,6 +77,7 @@ class NegativeBinomial:
         return log_expect_at_mode(lambda f: self.log_prob(y, f), *at, derivatives=derivatives)
 
     def expected_log(self, y: Tensor, at: Moments) -> Tensor:
+        """Return E log p(y | f) of each row, f ~ N(mean, var)."""
         return expect(lambda f: self.log_prob(y, f), *at)
 
 

@@ -31,16 +31,19 @@ class Bounded:
         one_of("rule", self.rule, _RULES)
 
     def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
+        """Return log p(y | f) of each row."""
         return self.log_density(y, f)
 
     def log_marginal(self, y: Tensor, at: Moments) -> Tensor:
+        """Return log E p(y | f) of each row, f ~ N(mean, var)."""
         return _RULES[self.rule](lambda f: self.log_density(y, f), *at, self.order)
 
     def expected_log(self, y: Tensor, at: Moments) -> Tensor:
+        """Return E log p(y | f) of each row, f ~ N(mean, var)."""
         return expect(lambda f: self.log_density(y, f), *at)
 
     def log_error_bound(self, var: Tensor, log_derivative: float) -> Tensor:
-        """log of a bound on |Z - Z_m| for the "belief" rule (Lemma gh_error).
+        """Return the log of a bound on |Z - Z_m| for the "belief" rule (Lemma gh_error).
 
         Args:
             var: message variances.

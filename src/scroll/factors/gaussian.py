@@ -9,20 +9,27 @@ from .factor import Moments
 
 @value
 class Gaussian:
-    """y ~ N(f, noise^2)."""
+    """y ~ N(f, noise^2).
 
-    noise: Tensor  # (...), standard deviation
+    Attributes:
+        noise: standard deviation, (...).
+    """
+
+    noise: Tensor
 
     @property
-    def var(self) -> Tensor:  # (..., 1)
+    def var(self) -> Tensor:
+        """The noise variance, (..., 1)."""
         return self.noise.square()[..., None]
 
     def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
+        """Return log p(y | f) of each row."""
         return log_normal(y - f, self.var)
 
     def log_marginal(self, y: Tensor, at: Moments) -> Tensor:
-        """log N(y; mean, noise^2 + var) (Eq. gauss_conv)."""
+        """Return log N(y; mean, noise^2 + var) (Eq. gauss_conv)."""
         return log_normal(y - at.mean, self.var + at.var)
 
     def expected_log(self, y: Tensor, at: Moments) -> Tensor:
+        """Return E log p(y | f) of each row, f ~ N(mean, var)."""
         return self.log_prob(y, at.mean) - 0.5 * at.var / self.var

@@ -1,4 +1,4 @@
-"""Ordered levels: thresholds on one latent."""
+"""Ordered levels: thresholds on one latent variable."""
 
 import torch
 from torch import Tensor
@@ -17,24 +17,28 @@ _FAR = 40.0
 class Ordinal:
     """p(y | f) = Phi((t_y+1 - f)/scale) - Phi((t_y - f)/scale), y = 0..K-1.
 
-    The outer thresholds, t_0 = -inf and t_K = inf, are understood.
+    Attributes:
+        thresholds: t_1 < ... < t_K-1, (..., K-1); t_0 = -inf and t_K = inf are not stored.
+        scale: (...).
     """
 
-    thresholds: Tensor  # (..., K-1), increasing
-    scale: Tensor  # (...)
+    thresholds: Tensor
+    scale: Tensor
 
     def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
+        """Return log p(y | f) of each row."""
         return self._log_mass(y, f, self.scale[..., None])
 
     def log_marginal(self, y: Tensor, at: Moments) -> Tensor:
-        """A difference of two probit convolutions: the scale becomes sqrt(scale^2 + var)."""
+        """Return a difference of two probit convolutions: the scale becomes sqrt(scale^2 + var)."""
         return self._log_mass(y, at.mean, (self.scale.square()[..., None] + at.var).sqrt())
 
     def expected_log(self, y: Tensor, at: Moments) -> Tensor:
+        """Return E log p(y | f) of each row, f ~ N(mean, var)."""
         return expect(lambda f: self.log_prob(y, f), *at)
 
     def log_probs(self, at: Moments) -> Tensor:
-        """log P(y = k) for every level, (..., N, K)."""
+        """Return log P(y = k) for every level, (..., N, K)."""
         levels = torch.arange(self.thresholds.shape[-1] + 1, device=at.mean.device)
         y = levels.reshape(-1, *(1,) * at.mean.dim()).expand(-1, *at.mean.shape)
         return self.log_marginal(y, at).movedim(0, -1)
@@ -58,7 +62,7 @@ def _pick(edges: Tensor, y: Tensor) -> Tensor:
 
 
 def log_ndtr_difference(low: Tensor, high: Tensor) -> Tensor:
-    """log(Phi(high) - Phi(low)), low < high, exact in both tails.
+    """Return log(Phi(high) - Phi(low)), low < high, exact in both tails.
 
     Mirrored so that the interval leans to the left, where log Phi keeps all its digits.
     """

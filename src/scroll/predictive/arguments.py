@@ -1,7 +1,6 @@
-"""Arguments of predictives: targets, quantile levels, coverage, number of draws."""
+"""Arguments of predictives, checked: targets, quantile levels, coverage, number of draws."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from .._core.linalg import standard_normal
 Levels = float | Sequence[float] | Tensor
 
 
-def as_tensor(name: str, x: Any) -> Tensor:
+def as_tensor(name: str, x: object) -> Tensor:
     """Convert a tensor, number, list, array, or pandas or polars column to a tensor.
 
     Read-only arrays are copied: a tensor cannot share memory that must not be written.
@@ -28,7 +27,7 @@ def as_tensor(name: str, x: Any) -> Tensor:
         raise refusal(name, "hold numbers", got, error=TypeError) from error
 
 
-def _native(array: NDArray[Any]) -> NDArray[Any]:
+def _native(array: NDArray[np.generic]) -> NDArray[np.generic]:
     """Return the array as torch takes it: writable, not reversed, in this machine's byte order,
     not of objects."""
     array = np.array(array.tolist()) if array.dtype.kind == "O" else array
@@ -38,7 +37,7 @@ def _native(array: NDArray[Any]) -> NDArray[Any]:
     )
 
 
-def rows(y: Any, like: Tensor) -> Tensor:
+def rows(y: object, like: Tensor) -> Tensor:
     """Return `y`, a number or one value per row (draws in front), in the dtype of `like`."""
     y = as_tensor("y", y).to(like)
     if y.dim() and y.shape[-like.dim() :] != like.shape:

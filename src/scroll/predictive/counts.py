@@ -9,10 +9,9 @@ from torch import Generator, Tensor
 
 from .._core.checks import counts, must
 from .._core.value import cast, map_tensors, value
-from ..factors import NegativeBinomial, Poisson
-from ..factors.count_cdf import count_cdf, search
-from ..factors.factor import Moments
+from ..factors import Moments, NegativeBinomial, Poisson
 from .arguments import Levels, interval, quantile, randn, rows
+from .count_cdf import count_cdf, search
 from .summaries import summary
 
 _LARGE = 2.0**40  # rates from which a Poisson count is normal to all digits of a float

@@ -14,14 +14,13 @@ from torch.nn.functional import logsigmoid
 from torch.special import gammaincc, ndtr
 
 from .._core.quadrature import expect, sinh_rule
-from . import NegativeBinomial, Poisson
-from .factor import Moments
+from ..factors import Moments, NegativeBinomial, Poisson
 
 Counting = Poisson | NegativeBinomial
 
 
 def count_cdf(factor: Counting, k: Tensor, at: Moments) -> Tensor:
-    """P(y <= k), k = 0, 1, ... (..., N)."""
+    """Return P(y <= k) of each row, k = 0, 1, ... (..., N)."""
     width = (1 / (k + 1) + _extra(factor)).sqrt()  # of X, about
     wide = at.var.sqrt() > width
     # Each integral takes 300 nodes per row: skip the one that no row needs.
@@ -34,11 +33,16 @@ def count_cdf(factor: Counting, k: Tensor, at: Moments) -> Tensor:
 
 
 def search(cdf: Callable[[Tensor], Tensor], mean: Tensor, std: Tensor, q: Tensor) -> Tensor:
-    """The least count k with cdf(k) >= q, of a y with this mean and deviation, in float64.
+    """Return the least count k with cdf(k) >= q, in float64, by bisection.
 
-    It lies between the bounds that mean and deviation set on any y (Cantelli). While the ends are
-    far apart their geometric middle is tried, then the arithmetic one: about 10 and at most 60
-    evaluations of the cdf, whatever the counts are.
+    Args:
+        cdf: distribution function of y.
+        mean: of y, (..., N).
+        std: standard deviation of y. With the mean it bounds the quantile (Cantelli).
+        q: level of each row.
+
+    While the bounds are far apart, their geometric middle is tried, then the arithmetic one: about
+    10 and at most 60 evaluations of the cdf, for counts of any size.
     """
     most = torch.finfo(mean.dtype).max / 4
     low = (mean - std * ((1 - q) / q).sqrt()).floor().clamp(min=0) - 1  # cdf(low) < q
