@@ -291,9 +291,9 @@ def test_what_a_hybrid_adds_comes_back_from_its_state(added):
     assert kinds == {"": "scaled", "base": added}
     cov = from_state(kinds, {name: tensor.clone() for name, tensor in tensors.items()})
     new = torch.randn(9, 6)
-    now, then = (Belief(bound.posterior.mean, Sum(bound.posterior.cov, c)) for c in
+    now, then = (Belief(bound.weights.mean, Sum(bound.weights.cov, c)) for c in
                  (cov, bound.added.cov))  # fmt: skip
     ours, theirs = now.project(new[None]), then.project(new[None])
     assert torch.equal(ours.mean, theirs.mean)
     assert torch.equal(ours.var, theirs.var)
-    assert (ours.var > bound.posterior.project(new[None]).var).all()
+    assert (ours.var > bound.weights.project(new[None]).var).all()
