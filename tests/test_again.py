@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from scroll import ClassificationHead, ScrollClassifier, ScrollRegressor
-from scroll.estimators import classifier
+from scroll.estimators import labels
 from scroll.fitting import search
 from scroll.fitting.full_data import again
 from scroll.training.batches import Rows
@@ -66,7 +66,7 @@ def table(n=80):
 
 
 def test_a_classifier_learns_from_all_rows(calls, monkeypatch):
-    monkeypatch.setattr(classifier, "CROSSED", 0)  # as if there were too many for folds
+    monkeypatch.setattr(labels, "CROSSFIT_ROWS", 0)  # as if there were too many for folds
     x, y = table()
     weight = np.linspace(0.5, 1.5, 80)
     model = ScrollClassifier(body="smooth", max_steps=60, n_members=2, random_state=0)

@@ -15,7 +15,7 @@ import scroll
 from altered import little_memory, opened, sealed
 from scroll import ScrollClassifier, ScrollRegressor
 from scroll._core.archive import UNSEALED, VERSION, pack, unpack
-from scroll.estimators import modelfile_schema
+from scroll.estimators import modelfile
 from scroll.estimators.model import Spec, declared
 from scroll.estimators.modelfile import FORMAT
 
@@ -255,7 +255,7 @@ def test_the_description_names_every_field_of_a_spec(files):
     names = {field.name for field in fields(Spec)}
     content, _ = opened(files["numbers"])
     assert {*content["spec"]} == names
-    assert modelfile_schema.spec(10**9)(content["spec"]) is None
+    assert modelfile.spec(10**9)(content["spec"]) is None
 
 
 def test_a_users_large_body_is_not_copied_for_members_that_are_not_there(tmp_path):

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from scroll.cli import table_files
 from scroll.cli.app import app
 from scroll.estimators import CollapsedNoise, ScrollClassifier, ScrollRegressor
-from scroll.estimators.modelfile import load
+from scroll.estimators.loading import load
 from scroll.factors import Poisson
 from scroll.predictive import Categorical, Count, CountMixture, Mixture, Normal, metrics
 

@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 
 import scroll
 from scroll import ScrollClassifier
-from scroll.estimators import classifier
+from scroll.estimators import labels
 from scroll.estimators.model import Model
 from scroll.fitting import crossfit
 from scroll.fitting.calibration import power
@@ -110,7 +110,7 @@ def test_out_of_fold_scores_are_those_of_rows_not_seen(trained):
     ],
 )
 def test_otherwise_all_members_hold_out_the_same(how, rows, trained, monkeypatch):
-    monkeypatch.setattr(classifier, "CROSSED", 180 if rows == 200 else 100)
+    monkeypatch.setattr(labels, "CROSSFIT_ROWS", 180 if rows == 200 else 100)
     x, y = table(rows)
     plain = {k: v for k, v in QUICK.items() if k != "body" or "recipe" not in how}
     ScrollClassifier(**how, **plain).fit(x, y)

@@ -419,7 +419,7 @@ BAD = [
     ({"beta": "x"}, "`beta` must be a number"),
     ({"beta": 0.5, "likelihood": "poisson"}, "`likelihood` must be Gaussian for beta > 0"),
     ({"validation_fraction": 1.5}, "`validation_fraction` must"),
-    ({"device": "cuda"}, "`device` must be one that is there"),
+    ({"device": "cuda"}, "`device` must be available"),
 ]
 
 

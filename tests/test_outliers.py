@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from scroll import ScrollClassifier, ScrollRegressor
 from scroll.cli.app import app
-from scroll.estimators import OutlyingTarget, base
+from scroll.estimators import OutlyingTarget, pipeline
 from scroll.fitting import search
 from scroll.fitting.search import fit
 from scroll.integrations.skpro import ScrollProba
@@ -104,7 +104,7 @@ def test_members_without_a_finite_score_are_refused(monkeypatch):
         found[0].scores[0] = np.inf
         return found, tried
 
-    monkeypatch.setattr(base, "fit", failed)
+    monkeypatch.setattr(pipeline, "fit", failed)
     with pytest.raises(ValueError, match=r"`y` must have a finite score on the held-out rows"):
         ScrollRegressor(**QUICK).fit(*table(60))
 
@@ -126,7 +126,7 @@ def test_one_weight_beside_which_all_others_vanish_is_refused(top):
     x, y = table(60)
     weight = np.ones(60)
     weight[5] = top
-    with pytest.raises(ValueError, match=r"`sample_weight` must leave more .* in row 5"):
+    with pytest.raises(ValueError, match=r"`sample_weight` must give weight to more .* in row 5"):
         ScrollRegressor(**QUICK).fit(x, y, sample_weight=weight)
 
 

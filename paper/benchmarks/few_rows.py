@@ -17,7 +17,7 @@ from sklearn.datasets import load_diabetes, make_friedman1
 from sklearn.linear_model import BayesianRidge
 
 from scroll import ScrollRegressor
-from scroll.estimators import base
+from scroll.estimators import pipeline
 from scroll.predictive import Normal
 
 Rows = tuple[str, np.ndarray, np.ndarray, int]  # name, x, y, rows to fit on
@@ -55,11 +55,11 @@ def scores(p: Any, y: torch.Tensor) -> tuple[float, float]:
 
 def measured(seed: int, members: int) -> Iterator[tuple[str, str, tuple[float, float], bool]]:
     """Return table, method, scores and whether a member is linear."""
-    few = base.FEW
+    few = pipeline.FEW
     for name, x, y, k in tables(seed):
         new = torch.from_numpy(y[k:])
         for method, limit in (("without", 0), ("with", few)):
-            base.FEW = limit
+            pipeline.FEW = limit
             model = ScrollRegressor(n_members=members, random_state=seed).fit(x[:k], y[:k])
             found = scores(model.predict_dist(x[k:]), new)
             yield name, method, found, "linear" in model.bodies_

@@ -21,12 +21,12 @@ from .predictive import metrics
 
 if TYPE_CHECKING:
     from .estimators import ScrollClassifier, ScrollRegressor
-    from .estimators.modelfile import load
+    from .estimators.loading import load
 
 _LATE = {
     "ScrollClassifier": "estimators",
     "ScrollRegressor": "estimators",
-    "load": "estimators.modelfile",
+    "load": "estimators.loading",
 }
 _MODULES = {
     "checkpoint": "distributed.checkpoint",

@@ -21,16 +21,18 @@ import pandas as pd
 from .._core.checks import listed, must, one_of, refusal
 from .._core.files import write
 from ..estimators import ScrollClassifier, ScrollRegressor, modelfile
+from ..estimators.loading import build, load
 from ..estimators.model import COUNTS
-from ..estimators.regressor import counted, whole
+from ..estimators.task import as_integers, check_counts
 from ..predictive.arguments import as_tensor
 from ..predictive.mixture import output as one_output
 from ..tables.columns import Table
+from ..tables.labels import class_indices
 from ..tables.outliers import OutlyingTarget, describe
 from . import table_files
 from .scores import of_labels, of_numbers
 from .table_files import Note, free, matched, numbered, read
-from .targets import classes, kind_of, numbers, order, positions, repeated, require_one_kind
+from .targets import classes, kind_of, numbers, order, repeated, require_one_kind
 
 TASKS = {"numbers": "regression"}  # all else is classified
 LIKELIHOODS = {
@@ -160,7 +162,7 @@ def _target(frame: Any, targets: Sequence[str], path: Path, task: str, likelihoo
     y = numbers(frame, targets, path)
     if likelihood in COUNTS:
         must(not many, "--target", "name one column of counts", listed(targets))
-        counted(y, targets[0], 1, f" of {path}")
+        check_counts(y, targets[0], 1, f" of {path}")
     return y
 
 
@@ -211,7 +213,7 @@ def _numbered(lead: str, p: Any, interval: float | None, levels: Sequence[float]
     """Columns for one number: mean, std, interval, quantiles; of counts, integers for these."""
     ends = zip(("lower", "upper"), p.interval(0.9 if interval is None else interval), strict=True)
     points = dict(ends) | {f"q{level}": p.quantile(level) for level in levels}
-    found = {name: whole(v.numpy()) if p.discrete else v.numpy() for name, v in points.items()}
+    found = {name: as_integers(v.numpy()) if p.discrete else v.numpy() for name, v in points.items()}
     moments = {"mean": p.mean.numpy(), "std": p.stddev.numpy()}
     return {f"{lead}{name}": column for name, column in (moments | found).items()}
 
@@ -230,8 +232,9 @@ def evaluate(
         p, rows = model.predict_dist(x), {"rows": len(frame)}
     if isinstance(model, ScrollClassifier):
         must(plots is None, "--plots", "be asked of a regression", f"classes in {path}")
-        y = positions(model.levels_, classes(frame, known[0]), table)
-        return rows | of_labels(p, y)
+        given, labels = model.levels_.tolist(), classes(frame, known[0])
+        index = class_indices(labels, given, name="target", where=f" in {table}", as_text=True)
+        return rows | of_labels(p, as_tensor("y", index))
     given = _target(frame, known, table, "regression", model.likelihood)
     y = as_tensor("y", given)
     parts = _outputs(model, p, known)
@@ -252,7 +255,7 @@ def export(path: Path, output: Path, quantiles: str) -> None:
 def info(path: Path) -> dict[str, Any]:
     """What a model knows of itself."""
     saved = modelfile.read(existing(path))
-    model = modelfile.build(saved)
+    model = build(saved)
     columns = [asdict(column) for column in model.table_.columns]
     shift = _units(model)
     tried = {name: _shown(score + shift) for name, score in model.tried_.items()}
@@ -284,7 +287,7 @@ def _units(model: Any) -> float:
 
 def opened(path: Path) -> Any:
     """Return the model of a file."""
-    return modelfile.load(existing(path))
+    return load(existing(path))
 
 
 def existing(path: Path) -> Path:

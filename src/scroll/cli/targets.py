@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from .._core.checks import listed, must, refusal
 from ..tables.cells import UNREADABLE, example
@@ -106,20 +105,6 @@ def order(frame: Any, name: str, levels: Sequence[str]) -> Any:
     dtype = frame[name].dtype
     ranked = getattr(dtype, "ordered", False)
     return _labels(dtype.categories.tolist(), name).tolist() if ranked else True
-
-
-def positions(classes: Any, labels: Any, path: Path) -> torch.Tensor:
-    """Labels as 0..K-1; classes that look like numbers are known by either form."""
-    at = {key: k for k, c in enumerate(classes.tolist()) for key in (str(c), c)}
-    found = [at.get(label, at.get(str(label), -1)) for label in labels.tolist()]
-    got = f"{listed({str(v) for v, k in zip(labels, found, strict=True) if k < 0})} in {path}"
-    must(
-        -1 not in found,
-        "target",
-        f"hold the classes of training, {listed(classes.tolist(), 10)}",
-        got,
-    )
-    return torch.tensor(found)
 
 
 def numbers(frame: Any, targets: Sequence[str], path: Path) -> Any:

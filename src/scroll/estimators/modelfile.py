@@ -1,39 +1,81 @@
-"""Save a fitted estimator to one file and load it again: JSON and tensors, never code.
+"""A fitted estimator's contents, to one file and back: JSON and tensors, never code.
 
-Loading trusts nothing in a file. The checksum is verified, the JSON is compared with its
-description, the sizes that it declares are compared with those of the tensors, and only then is
-a model built.
+Reading trusts nothing in a file: the checksum is verified, and the JSON is compared with its
+description and with itself. `loading` builds an estimator of the contents.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from .._core.archive import Unreadable, pack, unpack
-from .._core.checks import must, refusal
+from .._core.checks import LARGEST_COUNT, must, refusal
 from .._core.files import write
-from .._core.state_dicts import difference
+from .._core.schema import (
+    Check,
+    array,
+    boolean,
+    choice,
+    either,
+    integer,
+    mapping,
+    null,
+    number,
+    record,
+    row,
+    text,
+)
+from .._core.versions import __version__
+from ..beliefs.families import FAMILIES
+from ..fitting.plans import LABELS
 from ..tables.columns import Table
-from .classifier import ScrollClassifier
-from .model import Model, Spec, declared
-from .modelfile_schema import contents, contradiction
-from .regressor import ScrollRegressor
+from ..tables.frames import Array
+from .model import COUNTS, Model
+from .task import Task
+
+Content: TypeAlias = dict[str, Any]  # JSON that `contents` has checked
 
 FORMAT = "scroll-model"
-ESTIMATORS = {"ScrollRegressor": ScrollRegressor, "ScrollClassifier": ScrollClassifier}
+LIKELIHOODS = {"ScrollRegressor": ("gaussian", *COUNTS), "ScrollClassifier": LABELS}
+NUMBERS = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)))
+DTYPES = ("object", "str", "float16", "float32", "float64", *NUMBERS)  # of labels
+
+SCALAR = either(null, boolean, text, number())
+LABEL = either(boolean, text, number())
+PARAMETER = either(SCALAR, array(SCALAR), record(pairs=array(row(LABEL, number()))))
+SCORE = either(null, number())
+COLUMN = record(
+    name=either(null, text),
+    kind=choice("numeric", "categorical"),
+    categories=array(LABEL),
+    missing=boolean,
+    unlisted=number(0, 1),
+)
+
+
+class FittedEstimator(Protocol):
+    """What a fitted estimator has, for those who write it to a file."""
+
+    model_: Model
+    table_: Table
+    task_: Task
+    scores_: list[float]
+    n_iter_: int
+
+    def get_params(self) -> dict[str, object]:
+        """Return the parameters by name."""
 
 
 class Saved(NamedTuple):
     """A model file whose content has been verified."""
 
     path: Path
-    content: dict[str, Any]
+    content: Content
     tensors: dict[str, Tensor]
 
     @property
@@ -41,147 +83,136 @@ class Saved(NamedTuple):
         """Versions of the packages that wrote it."""
         return dict(self.content["versions"])
 
+    def fault(self, got: str, remedy: str = "") -> Exception:
+        """Return the error that refuses the file, because of what `got` says."""
+        return _foreign(self.path, got, remedy)
 
-def save(estimator: Any, path: str | Path) -> None:
-    """Write a fitted estimator to one file, whole or not at all."""
-    from .._core.versions import __version__
 
-    model: Model = estimator.model_
+def save(estimator: FittedEstimator, path: str | Path) -> None:
+    """Write a fitted estimator to one file, completely or not at all.
+
+    Args:
+        estimator: a fitted `ScrollRegressor` or `ScrollClassifier`.
+        path: of the file.
+    """
+    model = estimator.model_
     parameters = {name: _plain(value) for name, value in estimator.get_params().items()}
     if not isinstance(parameters["random_state"], int | None):
         parameters["random_state"] = None  # a generator has moved on anyway
+    tried, scores = model.spec.tried, estimator.scores_
     content = {
         "estimator": type(estimator).__name__,
         "parameters": parameters,
-        "spec": model.spec.to_json() | {"tried": _finite(model.spec.tried)},
+        "spec": model.spec.to_json() | {"tried": {name: _finite(s) for name, s in tried.items()}},
         "table": estimator.table_.to_json(),
-        "classes": _labels(getattr(estimator, "levels_", None)),  # in their order
+        "classes": _labels(estimator.task_.levels),  # in their order
         "targets": getattr(estimator, "target_names_", None),  # the command line's
-        "fitted": {"n_iter": int(estimator.n_iter_), "scores": _finite(estimator.scores_)},
+        "fitted": {"n_iter": int(estimator.n_iter_), "scores": [_finite(s) for s in scores]},
         "versions": {"scroll": __version__, "torch": str(torch.__version__)},
     }
-    fault = contents(_numbers(model.state_dict()))(content)
+    fault = contents(n_numbers(model.state_dict()))(content)
     remedy = "Use numbers, text, booleans and lists of them."
     want = "have plain parameters and labels to be saved"
     must(fault is None, "estimator", want, (fault or "").lstrip("."), remedy)
     write(Path(path), pack(FORMAT, content, model.state_dict()))
 
 
-def load(path: str | Path, body: nn.Module | None = None) -> Any:
-    """Return the estimator that `save` wrote.
+def read(path: str | Path) -> Saved:
+    """Return the verified content of a model file; refuse a file that `save` did not write.
 
     Args:
         path: of the file.
-        body: the module, if the model's body is your own.
     """
-    return build(read(path), body)
-
-
-def read(path: str | Path) -> Saved:
-    """Return the content of a model file; refuse a file that `save` did not write."""
     path = Path(path)
     must(path.is_file(), "path", "be a file", path, error=FileNotFoundError)
     try:
         content, tensors, _ = unpack(path, FORMAT)
     except Unreadable as error:
         raise _foreign(path, str(error)) from error
-    fault = contents(_numbers(tensors))(content) or contradiction(content)
+    fault = contents(n_numbers(tensors))(content) or contradiction(content)
     if fault is not None:
         raise _foreign(path, f"one{fault}" if fault.startswith(" ") else fault.lstrip("."))
     return Saved(path, content, tensors)
 
 
-def build(saved: Saved, body: nn.Module | None = None) -> Any:
-    """Return the estimator of a model file, with your module as its body if it has one."""
-    path, content, tensors = saved
-    spec, table = Spec(**content["spec"]), Table.from_json(content["table"])
-    spec = replace(spec, tried={name: _score(score) for name, score in spec.tried.items()})
-    own = "yours" in spec.bodies
-    want = "be left out for a model whose body is not your own"
-    must(body is None or own, "body", want, type(body).__name__)
-    estimator = _estimator(saved, body)
-    model = _model(saved, spec, body)
-    for wrong, got in {
-        "columns that do not fit the encoder": not model.encoder.reads(table),
-        "another likelihood than its own": estimator._likelihood() != spec.likelihood,
-        "NaN": any(bool(t.isnan().any()) for name, t in tensors.items() if "encoder." not in name),
-    }.items():
-        if got:
-            raise _foreign(path, f"one with {wrong}")
-    estimator.model_, estimator.table_ = model.eval(), table
-    estimator.n_features_in_, estimator.n_iter_ = len(table.columns), content["fitted"]["n_iter"]
-    estimator.scores_ = [_score(score) for score in content["fitted"]["scores"]]
-    if table.named:
-        names = [column.name for column in table.columns]
-        estimator.feature_names_in_ = np.asarray(names, dtype=object)
-    if content["targets"] is not None:
-        estimator.target_names_ = content["targets"]
-    if content["classes"] is not None:
-        estimator.levels_ = _levels(path, *content["classes"])
-        estimator.classes_ = np.sort(estimator.levels_)
-    return estimator
+def contents(size: int) -> Check:
+    """Describe the JSON of a file whose tensors hold `size` numbers, so none can declare more."""
+    return record(
+        estimator=choice(*LIKELIHOODS),
+        parameters=mapping(PARAMETER),
+        spec=spec(size),
+        table=record(named=boolean, columns=array(COLUMN, 1)),
+        classes=either(null, row(choice(*DTYPES), array(LABEL, 2))),
+        targets=either(null, array(text, 1)),
+        fitted=record(n_iter=integer(0), scores=array(SCORE, 1)),
+        versions=record(scroll=text, torch=text),
+    )
 
 
-def _estimator(saved: Saved, body: nn.Module | None) -> Any:
-    """Return the estimator as it was before it was fitted."""
-    kind: Any = ESTIMATORS[saved.content["estimator"]]
-    parameters = {name: _parameter(v) for name, v in saved.content["parameters"].items()}
-    if {*parameters} != {*kind._get_param_names()}:
-        raise _foreign(saved.path, "other parameters than those of its estimator")
-    if body is not None or isinstance(parameters["body"], list):
-        parameters["body"] = tuple(parameters["body"]) if body is None else body
-    return kind(**parameters)
+def spec(size: int) -> Check:
+    """Describe the fields of `Spec`."""
+    sizes = {name: integer(low, size) for name, low in (("numbers", 0), ("marks", 0), ("knots", 2))}
+    return record(
+        likelihood=choice(*(name for names in LIKELIHOODS.values() for name in names)),
+        covariance=choice(*FAMILIES),
+        beta=number(0, 1),
+        outputs=integer(1, size),
+        recipe=choice("default", "paper"),
+        body=either(text, array(integer(1, size), 1)),
+        layout=record(columns=integer(1), **sizes),
+        parts=array(row(text, array(choice("free", "closed", "hybrid"), 1)), 1),
+        tried=mapping(SCORE),
+        power=number(0, 1e6),
+        lapse=number(0, 1),
+        bias=boolean,
+        floor=number(0, 1e6),
+        noise=number(1e-30, 1e6),
+        largest=number(1, LARGEST_COUNT),
+    )
 
 
-def _model(saved: Saved, spec: Spec, body: nn.Module | None) -> Model:
-    """Return the model with its tensors, once its sizes are known to be those of the tensors."""
-    remedy = " Pass the body that it was trained with." if body is not None else ""
-    try:
-        wrong = _oversized(*declared(spec, body), saved.tensors)
-    except ValueError as error:
-        if "yours" in spec.bodies:
-            raise
-        got = " ".join(str(error).split())[:200].rstrip(".")
-        raise _foreign(saved.path, f"one that cannot be built: {got}") from error
-    if wrong is None:
-        model = Model(spec, body)
-        wrong = difference(model.state_dict(), saved.tensors)
-    if wrong is not None:
-        raise _foreign(saved.path, f"one that does not fit together: {wrong}", remedy)
-    model.load_state_dict(saved.tensors)
-    return model
+def contradiction(content: Content) -> str | None:
+    """Fields of a described JSON that contradict each other, in words."""
+    spec, estimator, table = content["spec"], content["estimator"], content["table"]
+    outputs, likelihood = spec["outputs"], spec["likelihood"]
+    bodies, members = [b for b, _ in spec["parts"]], [r for _, some in spec["parts"] for r in some]
+    labels = (content["classes"] or [None, []])[1]
+    targets = outputs if likelihood == "gaussian" else 1
+    names = [column["name"] for column in table["columns"]]
+    known = [name is not None for name in names]
+    agreed = {
+        f"{likelihood} for {estimator}": likelihood in LIKELIHOODS[estimator],
+        f"{outputs} outputs for {likelihood}": likelihood not in COUNTS or outputs == 1,
+        f"{len(labels)} classes for {outputs} outputs": len(labels)
+        == (outputs if likelihood in LABELS else 0),
+        "a class twice": len({*map(repr, labels)}) == len(labels),
+        f"a lapse rate for {likelihood}": not spec["lapse"] or likelihood in LABELS,
+        "a body twice": len({*bodies}) == len(bodies),
+        f"{len(content['fitted']['scores'])} scores for {len(members)} members": len(members)
+        == len(content["fitted"]["scores"]),
+        f"{len(content['targets'] or [])} names for {targets} targets": content["targets"] is None
+        or len(content["targets"]) == targets,
+        f"{len(names)} columns for {spec['layout']['columns']}": len(names)
+        == spec["layout"]["columns"],
+        "columns that are not all named": all(known) if table["named"] else not any(known),
+        "a column twice": not table["named"] or len({*names}) == len(names),
+    }
+    return next((f"one with {words}" for words, ok in agreed.items() if not ok), None)
 
 
-def _oversized(
-    shapes: dict[str, tuple[int, ...]], bodies: dict[str, int], tensors: dict[str, Tensor]
-) -> str | None:
-    """The first of the declared sizes that the tensors do not have, in words."""
-    for name, shape in shapes.items():
-        found = tuple(tensors[name].shape) if name in tensors else "missing"
-        if found != shape:
-            return f"{name} is {found}, declared as {shape}"
-    for start, numbers in bodies.items():
-        held = _numbers({name: t for name, t in tensors.items() if name.startswith(start)})
-        if held != numbers:
-            return f"{start[:-1]} has {held} numbers, declared are {numbers}"
-    return None
-
-
-def _levels(path: Path, dtype: str, labels: list[Any]) -> Any:
-    """Return labels as an array that holds them as they are, in a type that can be sorted."""
-    try:
-        levels = np.asarray(labels, dtype=dtype)
-        np.sort(levels)
-    except (TypeError, ValueError, OverflowError):
-        levels = np.empty(0)
-    if levels.tolist() != labels:
-        raise _foreign(path, f"classes that are not {dtype}")
-    return levels
-
-
-def _numbers(tensors: dict[str, Tensor]) -> int:
-    """How many numbers tensors hold."""
+def n_numbers(tensors: Mapping[str, Tensor]) -> int:
+    """Return how many numbers the tensors hold."""
     return sum(tensor.numel() for tensor in tensors.values())
+
+
+def score(saved: float | None) -> float:
+    """Return a score of the JSON, in which null stands for infinity."""
+    return inf if saved is None else saved
+
+
+def parameter(saved: object) -> object:
+    """Return a parameter of the JSON as the estimator takes it, but for tuples: a list."""
+    return dict(saved["pairs"]) if isinstance(saved, dict) else saved
 
 
 def _foreign(path: Path, got: str, remedy: str = "") -> Exception:
@@ -189,7 +220,7 @@ def _foreign(path: Path, got: str, remedy: str = "") -> Exception:
     return refusal(str(path), want, got, f"Save it again.{remedy}")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """A parameter as JSON; a dict as pairs, as its keys may be numbers."""
     if isinstance(value, nn.Module):
         return "yours"
@@ -201,24 +232,12 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, torch.device) else value
 
 
-def _parameter(value: Any) -> Any:
-    """What `_plain` was given, but for tuples, which are lists."""
-    return dict(value["pairs"]) if isinstance(value, dict) else value
+def _finite(score: float) -> float | None:
+    """A score as JSON, which has no infinity: null in its place."""
+    return float(score) if np.isfinite(score) else None
 
 
-def _finite(scores: Any) -> Any:
-    """Scores as JSON, which has no infinity: null in its place."""
-    if isinstance(scores, dict):
-        return dict(zip(scores, _finite(scores.values()), strict=True))
-    return [float(s) if np.isfinite(s) else None for s in scores]
-
-
-def _score(score: float | None) -> float:
-    """What `_finite` was given."""
-    return inf if score is None else score
-
-
-def _labels(classes: Any) -> Any:
+def _labels(classes: Array | None) -> list[object] | None:
     """Labels and their numpy type, as JSON."""
     if classes is None:
         return None

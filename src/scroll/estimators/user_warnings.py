@@ -1,13 +1,16 @@
-"""What an estimator warns of, and when."""
+"""The warnings of the estimators, and when they are raised."""
 
+import inspect
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 from .._core.checks import listed
 from ..heads.diagnosis import diagnose
+from ..heads.head import Head
 from ..posterior.posterior import Posterior
 from ..tables.columns import Remarks
+from ..tables.frames import Array
+from ..tables.outliers import OutlyingTarget, describe
 
 INTERPOLATES = 1e-5  # of the target's spread
 
@@ -17,7 +20,7 @@ class CollapsedNoise(UserWarning):
 
 
 class UnseenGap(UserWarning):
-    """A value is missing where none was in training, so that nothing tells what that means."""
+    """A value is missing in a column that had none missing in training."""
 
 
 class UnseenCategory(UserWarning):
@@ -28,8 +31,15 @@ class AmbiguousColumn(UserWarning):
     """A column was read in one way and may be meant in another; the message names the cells."""
 
 
-def collapsed(head: Any, bound: Posterior, routes: list[str], routing: str) -> None:
-    """Warn where a member predicts with a noise that has collapsed."""
+def warn_if_collapsed(head: Head, bound: Posterior, routes: list[str], routing: str) -> None:
+    """Warn if a member predicts with a noise that has collapsed.
+
+    Args:
+        head: of the members.
+        bound: their posterior.
+        routes: the route of each member.
+        routing: the parameter of the estimator.
+    """
     words = ""
     if "free" in routes and (found := diagnose(head)).noise_collapsed:
         words = f"{found.text.splitlines()[0]} Here: routing='closed' or 'hybrid', or beta=0.5."
@@ -42,18 +52,18 @@ def collapsed(head: Any, bound: Posterior, routes: list[str], routing: str) -> N
         )
         words += "." if routing == "auto" else ", or routing='auto', which asks held-out rows."
     if words:
-        warnings.warn(words, CollapsedNoise, stacklevel=5)
+        _warn(words, CollapsedNoise)
 
 
-def doubts(remarks: Remarks) -> None:
-    """Warn of columns and cells that may be misread, and of categories that are new."""
+def warn_of_columns(remarks: Remarks) -> None:
+    """Warn of columns and cells that may be misread, and of unseen categories."""
     for text in remarks.cells:
-        warnings.warn(text, AmbiguousColumn, stacklevel=6)
+        _warn(text, AmbiguousColumn)
     for text in remarks.unseen:
-        warnings.warn(text, UnseenCategory, stacklevel=6)
+        _warn(text, UnseenCategory)
 
 
-def unseen(columns: Sequence[str | int]) -> None:
+def warn_of_gaps(columns: Sequence[str | int]) -> None:
     """Warn of columns that lack a value for the first time."""
     if columns:
         words = (
@@ -61,4 +71,28 @@ def unseen(columns: Sequence[str | int]) -> None:
             "or no category, stands in for it, and the predictive does not know. Fill it first, "
             "or fit on rows with such gaps."
         )
-        warnings.warn(words, UnseenGap, stacklevel=5)
+        _warn(words, UnseenGap)
+
+
+def warn_of_outliers(y: Array, name: str = "y", least: float = 0.0) -> None:
+    """Warn of outlying targets and name them.
+
+    Args:
+        y: the targets, (N,) or (N, K).
+        name: what they are called in the message.
+        least: as in `scroll.tables.outliers.far_rows`.
+    """
+    columns = y[:, None] if y.ndim == 1 else y
+    for k, column in enumerate(columns.T):
+        index = "{}" if y.ndim == 1 else f"{{}}, {k}"
+        words = describe(column, f"{name}[{index}] = {{:g}}", least)
+        if words:
+            _warn(words, OutlyingTarget)
+
+
+def _warn(text: str, category: type[UserWarning]) -> None:
+    """Warn at the line outside of this package that called it."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("scroll."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level)

@@ -1,11 +1,12 @@
 """What the bodies of a stack make of rows that all members share, some rows at a time."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import cast
 
 import torch
 from torch import Tensor
 
+from ..heads.head import Head
 from ..training.loop import Network
 
 CHUNK = 8192  # rows that pass through a body at once
@@ -16,11 +17,15 @@ def each(x: Tensor, count: int) -> Tensor:
     return x.expand(count, *x.shape)
 
 
+def head_of(network: Network) -> Head:
+    """Return the head of a network, which is a `Head` in all that is fitted here."""
+    return cast(Head, network.head)
+
+
 @torch.no_grad()
 def features(network: Network, x: Tensor) -> Tensor:
     """psi of each member, (M, N, H), for rows x (N, D) that all of them share."""
-    head: Any = network.head
-    count = len(head.log_alpha)
+    count = len(head_of(network).log_alpha)
     return torch.cat([network.body(each(part, count)) for part in x.split(CHUNK)], -2)
 
 

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.checks import must
 from ..tables.duplicates import held_out_together, ranks
 
 Array = NDArray[Any]
@@ -70,13 +69,13 @@ def split(
     if folds:
         mixed = rng.permutation(len(rows))
         rows, order = rows[mixed], order[mixed]
-        found = Split(rows, rows[:0], _mean_one(weight, rows), None)
+        found = Split(rows, rows[:0], mean_one(weight, rows), None)
         return found._replace(fold=_folds(order, y[rows], folds))
     held = _held(order, y[rows] if labels else None, fraction) if fraction else order < 0
     train = rows[~held][rng.permutation((~held).sum())]
     later = rows[held] if held.any() else train
     ratio = 1.0 if weight is None else float(weight[later].mean() / weight[train].mean())
-    return Split(train, later, _mean_one(weight, train), _mean_one(weight, later), ratio=ratio)
+    return Split(train, later, mean_one(weight, train), mean_one(weight, later), ratio=ratio)
 
 
 def _held(order: Array, labels: Array | None, fraction: float) -> Array:
@@ -132,23 +131,9 @@ def weighed(rows: Split, by: Array) -> Split:
     return rows._replace(weight=both[0], held_weight=both[1], ratio=ratio)
 
 
-def _mean_one(weight: Array | None, rows: Array) -> Array | None:
+def mean_one(weight: Array | None, rows: Array) -> Array | None:
+    """Return the weights of some rows, divided by their mean."""
     if weight is None:
         return None
     mine = weight[rows]
     return mine / mine.mean()
-
-
-def pair(eval_set: Any) -> Any:
-    """One pair (X, y), also where it comes in a list, as boosting libraries have it."""
-    if eval_set is None:
-        return None
-    if isinstance(eval_set, list) and len(eval_set) == 1:
-        (eval_set,) = eval_set
-    must(
-        isinstance(eval_set, tuple | list) and len(eval_set) == 2,
-        "eval_set",
-        "be one pair (X, y)",
-        type(eval_set).__name__,
-    )
-    return tuple(eval_set)

@@ -6,14 +6,15 @@ Libraries are known by what their frames can do, so that none is imported before
 from collections import Counter
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._core.checks import listed, must, refusal
 
-Array = NDArray[Any]
+Array: TypeAlias = NDArray[Any]
+TableLike: TypeAlias = object  # a data frame of any library, or an array or lists (N, D)
 Values = Any  # one column: a pandas Series, or an array of numbers, booleans or objects
 
 

@@ -1,12 +1,8 @@
 """Targets so far from all others that they are likely to be errors, such as -9999 for a gap."""
 
-import warnings
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from .frames import Array
 
 FAR = 1000.0  # times as far from the median as nine in ten of the values
 MOST = 5  # values that a message names
@@ -50,13 +46,3 @@ def describe(y: Array, form: str, least: float = 0.0, first: int = 0) -> str:
         "for a missing one or for an error, drop such rows: one of them can ruin the model. If "
         "large values are to be expected, fit the logarithm of the target."
     )
-
-
-def warn_of_outliers(y: Array, name: str = "y", least: float = 0.0) -> None:
-    """Warn of outlying values of y, (N,) or (N, K), and name them."""
-    columns = y[:, None] if y.ndim == 1 else y
-    for k, column in enumerate(columns.T):
-        index = "{}" if y.ndim == 1 else f"{{}}, {k}"
-        said = describe(column, f"{name}[{index}] = {{:g}}", least)
-        if said:
-            warnings.warn(said, OutlyingTarget, stacklevel=3)
