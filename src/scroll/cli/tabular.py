@@ -213,7 +213,9 @@ def _numbered(lead: str, p: Any, interval: float | None, levels: Sequence[float]
     """Columns for one number: mean, std, interval, quantiles; of counts, integers for these."""
     ends = zip(("lower", "upper"), p.interval(0.9 if interval is None else interval), strict=True)
     points = dict(ends) | {f"q{level}": p.quantile(level) for level in levels}
-    found = {name: as_integers(v.numpy()) if p.discrete else v.numpy() for name, v in points.items()}
+    found = {
+        name: as_integers(v.numpy()) if p.discrete else v.numpy() for name, v in points.items()
+    }
     moments = {"mean": p.mean.numpy(), "std": p.stddev.numpy()}
     return {f"{lead}{name}": column for name, column in (moments | found).items()}
 
