@@ -10,7 +10,9 @@ from scroll.fitting import search
 from scroll.fitting.full_data import again
 from scroll.training.batches import Rows
 from scroll.training.bodies import MLP
-from scroll.training.loop import Network, Recipe, stack, train
+from scroll.training.loop import train
+from scroll.training.network import Network, stack
+from scroll.training.settings import Settings
 
 SEEDS = (3, 4, 5)
 
@@ -28,11 +30,11 @@ def rows(n=60):
 def test_each_replicate_stops_at_its_own_look(average):
     """As if it had been trained for so many steps and no more."""
     data = rows()
-    recipe = Recipe(steps=200, lr=0.01, every=4, batch=20, average=average)
-    found = again(stack(make, SEEDS), data, torch.tensor([2, 9, 5]), recipe, SEEDS, None)
+    settings = Settings(steps=200, lr=0.01, every=4, batch=20, average=average)
+    found = again(stack(make, SEEDS), data, torch.tensor([2, 9, 5]), settings, SEEDS, None)
     for r, looks in enumerate((2, 9, 5)):
         keep = torch.tensor([r])
-        short = Recipe(steps=4 * looks, lr=0.01, every=4, batch=20, average=average)
+        short = Settings(steps=4 * looks, lr=0.01, every=4, batch=20, average=average)
         steps = iter(range(1000))
         alone = train(
             stack(make, SEEDS[r : r + 1]),

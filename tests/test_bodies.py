@@ -11,7 +11,7 @@ from torch import nn
 
 from scroll import RegressionHead
 from scroll.training.bodies import ARCHITECTURES, MLP, Matern, Stacked, Tabular
-from scroll.training.loop import Network, put, stack
+from scroll.training.network import Network, set_replicate, stack
 
 N, PLAIN, RANKED, H = 7, 4, 3, 6  # of the four plain columns, three are numbers
 SEEDS = (3, 5, 8)
@@ -61,7 +61,7 @@ def test_a_replicate_is_the_body_alone(name):
         for g, h in zip(grads, gradients(alone.body, alone.body(x[r]), by[r]), strict=True):
             close(g[r], h)
     other = make(())
-    put(together, 1, other)
+    set_replicate(together, 1, other)
     close(together.body(x)[1], other.eval().body(x[1]))
     close(together.body(x)[[0, 2]], psi[[0, 2]], 0, 0)
 

@@ -9,7 +9,9 @@ from parts import CONJUGATE, FREE, HEADS, SEARCHES_A_MODE, make_head
 from scroll import RegressionHead, refit
 from scroll.training.batches import Rows
 from scroll.training.bodies import MLP
-from scroll.training.loop import Network, Recipe, stack, train
+from scroll.training.loop import train
+from scroll.training.network import Network, stack
+from scroll.training.settings import Settings
 from scroll_paper.data.images import Pictures, moments
 from scroll_paper.deep.training import NUMBERS, Course, Fitted, Step
 
@@ -76,10 +78,10 @@ def test_training(method):
             MLP(H, 8, replicates=lead), RegressionHead(8, method=method, replicates=lead)
         )
 
-    recipe = Recipe(steps=60, every=1, patience=5, batch=None if method == "closed" else 16)
-    here = train(stack(make, range(3)), rows, held, recipe)
+    settings = Settings(steps=60, every=1, patience=5, batch=None if method == "closed" else 16)
+    here = train(stack(make, range(3)), rows, held, settings)
     far = [Rows(r.x.cuda(), r.y.cuda()) for r in (rows, held)]
-    there = train(stack(make, range(3)).cuda(), *far, recipe)
+    there = train(stack(make, range(3)).cuda(), *far, settings)
     close(here.score, there.score)
     assert here.steps.tolist() == there.steps.tolist()
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from scroll import __version__
 from scroll.cli import demo
 from scroll.cli.app import app
-from scroll.training.loop import Recipe
+from scroll.training.settings import Settings
 
 runner = CliRunner()
 
@@ -43,7 +43,7 @@ def test_the_demo_without_matplotlib_prints_the_table_and_how_to_get_the_picture
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(demo, "SEEDS", range(1))
-    monkeypatch.setattr(demo, "RECIPE", Recipe(steps=20, lr=0.01, every=10))
+    monkeypatch.setattr(demo, "SETTINGS", Settings(steps=20, lr=0.01, every=10))
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     monkeypatch.chdir(tmp_path)
     done = runner.invoke(app, ["demo"])

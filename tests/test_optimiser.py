@@ -10,8 +10,9 @@ from torch import nn
 from scroll import ClassificationHead, RegressionHead
 from scroll.training.batches import Feed, Rows
 from scroll.training.bodies import MLP, Matern, Stacked, Tabular
-from scroll.training.loop import Network, Recipe, Stack, held_out_nll, put, stack, train
-from scroll.training.settings import pace as pace_of
+from scroll.training.loop import TrainingState, train
+from scroll.training.network import Network, held_out_nll, set_replicate, stack
+from scroll.training.settings import Settings, step_factors
 
 R, N, D, H = 2, 24, 3, 6
 SEEDS = (3, 5)
@@ -54,7 +55,7 @@ def multiplier(step, steps):
     return (1 + cos(pi * (done - 0.1) / 0.9)) / 2
 
 
-def by_torch(r, rows, recipe, body="mlp", head="real"):
+def by_torch(r, rows, settings, body="mlp", head="real"):
     """Yields the solo network after each step of torch.optim.AdamW under its LambdaLR."""
     torch.manual_seed(SEEDS[r])
     solo = make(body, head)(())
@@ -63,9 +64,11 @@ def by_torch(r, rows, recipe, body="mlp", head="real"):
         for part, decay in ((solo.body, SHRINK), (solo.head, 0.0))
     ]
     adam = torch.optim.AdamW([g for g in groups if g["params"]], lr=LR[r])
-    pace = lambda step: 1.0 if recipe.schedule == "constant" else multiplier(step, recipe.steps)
-    schedule = torch.optim.lr_scheduler.LambdaLR(adam, pace)
-    for _ in range(recipe.steps):
+    factors = lambda step: (
+        1.0 if settings.schedule == "constant" else multiplier(step, settings.steps)
+    )
+    schedule = torch.optim.lr_scheduler.LambdaLR(adam, factors)
+    for _ in range(settings.steps):
         adam.zero_grad()
         loss = N * solo.head.loss(solo.body(rows.x[r]), rows.y[r], total=N)
         (loss + DECAY * sum(p.square().sum() for p in solo.body.parameters())).backward()
@@ -86,9 +89,9 @@ def falling():
     return score
 
 
-def recipe(**more):
+def settings(**more):
     how = {"steps": 40, "lr": torch.tensor(LR), "decay": DECAY, "every": 8, "weight_decay": SHRINK}
-    return Recipe(**how | more)
+    return Settings(**how | more)
 
 
 def same(together, r, solo, **tolerance):
@@ -105,7 +108,7 @@ def same(together, r, solo, **tolerance):
 )  # fmt: skip
 def test_a_stack_takes_the_steps_of_torchs_adamw(body, head, schedule):
     """Decay falls on the body's weight matrices; biases, length-scales and the head have none."""
-    rows, how = data(0, head), recipe(schedule=schedule)
+    rows, how = data(0, head), settings(schedule=schedule)
     start = stack(make(body, head), SEEDS)
     done = train(start, rows, data(1, head), how, score=falling())
     assert done.step.tolist() == [how.steps] * R
@@ -119,7 +122,7 @@ def test_a_stack_takes_the_steps_of_torchs_adamw(body, head, schedule):
 def test_weight_decay_is_felt():
     rows = data()
     with_it, without = (
-        train(stack(make(), SEEDS), rows, data(1), recipe(weight_decay=w), score=falling())
+        train(stack(make(), SEEDS), rows, data(1), settings(weight_decay=w), score=falling())
         for w in (SHRINK, 0.0)
     )
     for a, b in zip(with_it.network.body.weights, without.network.body.weights, strict=True):
@@ -127,16 +130,16 @@ def test_weight_decay_is_felt():
 
 
 def test_the_schedule_by_hand():
-    pace = pace_of(Recipe(steps=200, schedule="one-cycle"), torch.zeros(()))
+    factors = step_factors(Settings(steps=200, schedule="one-cycle"), torch.zeros(()))
     want = torch.tensor([multiplier(step, 200) for step in range(200)])
-    torch.testing.assert_close(pace, want, rtol=1e-12, atol=1e-15)
-    assert pace[0].item() == pytest.approx(1 / 25, rel=1e-12)
-    assert pace.argmax().item() == 20
-    assert pace[20].item() == 1
-    assert (pace[:21].diff() > 0).all()
-    assert (pace[20:].diff() < 0).all()
-    assert 0 < pace[-1] < 1e-3
-    assert pace_of(Recipe(steps=200), torch.zeros(())).tolist() == [1]
+    torch.testing.assert_close(factors, want, rtol=1e-12, atol=1e-15)
+    assert factors[0].item() == pytest.approx(1 / 25, rel=1e-12)
+    assert factors.argmax().item() == 20
+    assert factors[20].item() == 1
+    assert (factors[:21].diff() > 0).all()
+    assert (factors[20:].diff() < 0).all()
+    assert 0 < factors[-1] < 1e-3
+    assert step_factors(Settings(steps=200), torch.zeros(())).tolist() == [1]
 
 
 def test_the_schedule_is_torchs_one_cycle():
@@ -151,7 +154,7 @@ def test_the_schedule_is_torchs_one_cycle():
         rates.append(adam.param_groups[0]["lr"])
         adam.step()
         theirs.step()
-    mine = pace_of(Recipe(steps=steps, schedule="one-cycle"), torch.zeros(())).numpy()
+    mine = step_factors(Settings(steps=steps, schedule="one-cycle"), torch.zeros(())).numpy()
     # the steepest step is pi/2 * 0.96 / 100
     np.testing.assert_allclose(mine, rates, rtol=0, atol=0.016)
 
@@ -160,7 +163,7 @@ def test_the_schedule_is_torchs_one_cycle():
 def test_what_is_kept_is_the_average_at_the_best_look(average):
     """1/min(step, average) of each new point goes into the mean; by hand, over torch's AdamW."""
     rows, held = data(0, noise=1.0), data(1, noise=1.0)
-    how = recipe(schedule="one-cycle", average=average, steps=100, every=4)
+    how = settings(schedule="one-cycle", average=average, steps=100, every=4)
     done = train(stack(make(), SEEDS), rows, held, how)
     assert (done.step < how.steps).any()  # the best look is not the last
     for r in range(R):
@@ -190,14 +193,14 @@ def test_a_look_at_the_average_does_not_move_the_parameters():
     """Those that go on are the steps', with averages as without."""
     rows, ends = data(), []
     for average in (1, 10):
-        how = recipe(average=average)
-        now = Stack(
+        how = settings(average=average)
+        now = TrainingState(
             stack(make(), SEEDS), Feed(rows, None, torch.arange(R), 8), data(1), how, held_out_nll
         )
         for _ in range(3):
             now.cycle(8)
         ends.append(
-            (now.adam.flat.values.clone(), [p.detach().clone() for p in now.now.parameters()])
+            (now.adam.flat.values.clone(), [p.detach().clone() for p in now.network.parameters()])
         )
     torch.testing.assert_close(*(end[0] for end in ends), rtol=0, atol=0)
     for p, q in zip(*(end[1] for end in ends), strict=True):
@@ -209,7 +212,7 @@ def test_a_look_at_the_average_does_not_move_the_parameters():
 def test_averages_and_schedules_stay_with_their_replicate(batch):
     """Stops and leaving the stack included: each is its solo run."""
     rows, held = data(0, noise=1.0), data(1, noise=1.0)
-    how = recipe(
+    how = settings(
         steps=150, every=1, patience=6, schedule="one-cycle", average=5, lr=0.03, batch=batch
     )
     together = train(stack(make(), SEEDS), rows, held, how, seeds=SEEDS)
@@ -233,7 +236,7 @@ def put_back(solo, alone):
 def test_put_is_what_the_comparisons_stand_on():
     together = stack(make(), SEEDS)
     one = make()(())
-    put(together, 1, one)
+    set_replicate(together, 1, one)
     same(together, 1, one, rtol=0, atol=0)
 
 
@@ -246,7 +249,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_bad_recipes(case):
+def test_bad_settings(case):
     how, words = REFUSED[case]
     with pytest.raises(ValueError, match=f"`{case}` must {words}"):
-        Recipe(**how)
+        Settings(**how)

@@ -14,7 +14,9 @@ from torch import nn
 from scroll import RegressionHead, refit
 from scroll.training.batches import Rows
 from scroll.training.bodies import MLP, Dropout
-from scroll.training.loop import Network, Recipe, held_out_mse, train
+from scroll.training.loop import train
+from scroll.training.network import Network, held_out_mse
+from scroll.training.settings import Settings
 from scroll_paper.data.protocol import Folds
 from scroll_paper.grid import stacks
 from scroll_paper.grid.plan import Unit, Work
@@ -114,7 +116,7 @@ def test_a_whole_fit_of_vbll_is_the_packages():
         adam.zero_grad()
         their_loss().backward()
         adam.step()
-    done = train(ours, rows, held, Recipe(steps=200, every=200, lr=0.03, decay=0.0))
+    done = train(ours, rows, held, Settings(steps=200, every=200, lr=0.03, decay=0.0))
     assert done.step.item() == 200
     want = their_loss().item() - 0.5 * H * 0.01 * N
     assert want < 0.5 * start
@@ -343,16 +345,16 @@ def test_the_trained_objective_in_mean_form(method, monkeypatch):
     a method that is not in mean form has 0.01 |theta|^2 against the sum."""
     handed = {}
 
-    def keep(start, rows, held, recipe, **how):
-        handed.update(network=start, rows=rows, recipe=recipe)
+    def keep(start, rows, held, settings, **how):
+        handed.update(network=start, rows=rows, settings=settings)
         return iter(())
 
-    monkeypatch.setattr(stacks, "finishing", keep)
+    monkeypatch.setattr(stacks, "train_in_parts", keep)
     work = Work(Setting("yacht", method, width=H), (5,), ("tanh",))
     folds = Folds(data(1), data(1, n=9), data(1, n=9))
     assert list(stacks.fit(Unit(work, work.groups()), folds)) == []
-    network, rows, recipe = handed["network"], handed["rows"], handed["recipe"]
-    losses = network.loss(rows, N, recipe.decay).detach().numpy()
+    network, rows, settings = handed["network"], handed["rows"], handed["settings"]
+    losses = network.loss(rows, N, settings.decay).detach().numpy()
     grid = {"map": (1e-4, 1e-3, 1e-2, 1e-1), "mvn": (1e-4, 1e-3, 1e-2, 1e-1)}.get(method, (None,))
     assert len(losses) == len(grid)
     x, y = folds.train.x[0].numpy(), folds.train.y[0].numpy()

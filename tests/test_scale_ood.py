@@ -15,7 +15,7 @@ from scroll.heads import RegressionHead
 from scroll.posterior.posterior import refit
 from scroll.predictive import Normal
 from scroll.training.batches import Rows
-from scroll.training.loop import Network
+from scroll.training.network import Network
 from scroll_paper import command
 from scroll_paper.data import datasets
 from scroll_paper.data.datasets import SETS, Set, Table

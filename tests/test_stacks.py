@@ -11,8 +11,10 @@ from scroll._core import linalg
 from scroll.training import memory
 from scroll.training.batches import Rows
 from scroll.training.bodies import ARCHITECTURES, MLP
-from scroll.training.loop import Network, Recipe, train
+from scroll.training.loop import train
 from scroll.training.memory import footprint, stack_size
+from scroll.training.network import Network
+from scroll.training.settings import Settings
 from scroll_paper.models.methods import METHODS, Setting, prepared
 
 R, N, D, H = 4, 24, 3, 6
@@ -57,14 +59,14 @@ def trained(key, which, batch=None):
     setting = Setting(name_of(key), key, width=H)
     bodies = [ARCHITECTURES[r] for r in which]
     start = prepared(method, setting, bodies, seeds, knobs, rows).double()
-    recipe = Recipe(
+    settings = Settings(
         steps=90,
         every=3,
         patience=3,
         decay=0.01 * (N if method.mean_form else 1),
         batch=batch,
     )
-    return train(start, rows, held, recipe, seeds=seeds, score=method.score)
+    return train(start, rows, held, settings, seeds=seeds, score=method.score)
 
 
 def compare(key, batch=None):

@@ -13,7 +13,7 @@ from torch.special import log_ndtr, ndtr
 from scroll.heads import ClassificationHead, CountHead
 from scroll.training.batches import Rows
 from scroll.training.bodies import Tabular
-from scroll.training.loop import Network
+from scroll.training.network import Network
 from scroll_paper.studies import counts, moons, overdispersion
 from scroll_paper.studies.registry import STUDIES
 

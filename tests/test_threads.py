@@ -17,7 +17,7 @@ from scroll import RegressionHead, ScrollClassifier, ScrollRegressor
 from scroll._core.local_rng import Draws
 from scroll.estimators.onnx import _quiet
 from scroll.training.bodies import Stacked
-from scroll.training.loop import Network, stack
+from scroll.training.network import Network, stack
 
 
 def assert_a_nan_is_refused():

@@ -9,15 +9,9 @@ from torch import nn
 from scroll import RegressionHead
 from scroll.training.batches import Feed, Rows
 from scroll.training.bodies import MLP
-from scroll.training.loop import (
-    Network,
-    Recipe,
-    Trained,
-    finishing,
-    held_out_nll,
-    stack,
-    train,
-)
+from scroll.training.loop import Trained, train, train_in_parts
+from scroll.training.network import Network, held_out_nll, stack
+from scroll.training.settings import Settings
 
 R, N, D, H = 4, 40, 3, 8
 
@@ -47,13 +41,15 @@ def test_a_replicate_of_a_stack_is_the_solo_run(method, batch):
     """Stops, checkpoints, mini-batches and leaving the stack included."""
     if batch and method != "scroll":
         return
-    recipe = Recipe(steps=150, every=1, patience=6, batch=batch)
+    settings = Settings(steps=150, every=1, patience=6, batch=batch)
     rows, held = data(), data(1)
     seeds = (3, 5, 8, 13)
-    together = train(stack(make(method), seeds), rows, held, recipe, seeds=seeds)
+    together = train(stack(make(method), seeds), rows, held, settings, seeds=seeds)
     assert len(set(together.steps.tolist())) > 1  # they stop at different times
     for r, seed in enumerate(seeds):
-        alone = train(stack(make(method), [seed]), one(rows, r), one(held, r), recipe, seeds=[seed])
+        alone = train(
+            stack(make(method), [seed]), one(rows, r), one(held, r), settings, seeds=[seed]
+        )
         assert alone.steps.item() == together.steps[r].item()
         torch.testing.assert_close(alone.score[0], together.score[r], rtol=1e-6, atol=0)
         for p, q in zip(alone.network.parameters(), together.network.parameters(), strict=True):
@@ -62,7 +58,7 @@ def test_a_replicate_of_a_stack_is_the_solo_run(method, batch):
 
 def test_the_kept_network_has_the_best_score():
     rows, held = data(), data(1)
-    done = train(stack(make(), range(R)), rows, held, Recipe(steps=100, patience=5))
+    done = train(stack(make(), range(R)), rows, held, Settings(steps=100, patience=5))
     torch.testing.assert_close(held_out_nll(done.network, held), done.score)
     assert (done.step <= done.steps).all()
     start = held_out_nll(stack(make(), range(R)), held)
@@ -74,9 +70,9 @@ def test_an_accident_stays_with_its_replicate():
     rows, held = data(), data(1)
     bad = Rows(rows.x.clone(), rows.y)
     bad.x[1, 0, 0] = torch.nan
-    recipe = Recipe(steps=60, patience=100)
-    clean = train(stack(make(), range(R)), rows, held, recipe)
-    hurt = train(stack(make(), range(R)), bad, held, recipe)
+    settings = Settings(steps=60, patience=100)
+    clean = train(stack(make(), range(R)), rows, held, settings)
+    hurt = train(stack(make(), range(R)), bad, held, settings)
     for r in (0, 2, 3):
         torch.testing.assert_close(hurt.score[r], clean.score[r], rtol=1e-9, atol=0)
     assert all(p.isfinite().all() for p in hurt.network.parameters())
@@ -87,7 +83,7 @@ def test_each_replicate_has_its_own_step_size():
     rows, held = data(), data(1)
     lr = torch.tensor([0.03, 0.0, 0.03, 0.1])
     start = stack(make(), range(R))
-    done = train(start, rows, held, Recipe(steps=10, lr=lr))
+    done = train(start, rows, held, Settings(steps=10, lr=lr))
     moved = (done.network.head.mean - start.head.mean).abs().flatten(1).sum(-1)
     assert moved[1] == 0
     assert (moved[[0, 2, 3]] > 0).all()
@@ -97,7 +93,7 @@ def test_the_given_network_is_left_alone_and_runs_repeat():
     rows, held = data(), data(1)
     start = stack(make(), range(R))
     before = {k: v.clone() for k, v in start.state_dict().items()}
-    first, second = (train(start, rows, held, Recipe(steps=20)) for _ in range(2))
+    first, second = (train(start, rows, held, Settings(steps=20)) for _ in range(2))
     for k, v in start.state_dict().items():
         torch.testing.assert_close(v, before[k], rtol=0, atol=0)
     torch.testing.assert_close(first.score, second.score, rtol=0, atol=0)
@@ -116,14 +112,14 @@ def test_mini_batches_see_every_row_and_estimate_the_same_loss():
 
 def test_a_bound_head_takes_no_mini_batches():
     with pytest.raises(ValueError, match=r"`batch` must be None for a method whose"):
-        train(stack(make("closed"), range(R)), data(), data(1), Recipe(batch=8))
+        train(stack(make("closed"), range(R)), data(), data(1), Settings(batch=8))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own compiler
 def test_a_compiled_loss_trains_the_same():
     """Leaving the stack included, where it is compiled anew."""
     rows, held, seeds = data(), data(1), (3, 5, 8, 13)
-    plain = Recipe(steps=60, every=5, patience=2)
+    plain = Settings(steps=60, every=5, patience=2)
     first = train(stack(make(), seeds), rows, held, plain)
     second = train(stack(make(), seeds), rows, held, replace(plain, compile=True))
     assert len(set(first.steps.tolist())) > 1
@@ -133,9 +129,9 @@ def test_a_compiled_loss_trains_the_same():
 
 def test_replicates_are_handed_out_as_they_finish():
     rows, held, seeds = data(), data(1), (3, 5, 8, 13)
-    recipe = Recipe(steps=150, every=1, patience=6)
-    parts = list(finishing(stack(make("closed"), seeds), rows, held, recipe))
-    whole = train(stack(make("closed"), seeds), rows, held, recipe)
+    settings = Settings(steps=150, every=1, patience=6)
+    parts = list(train_in_parts(stack(make("closed"), seeds), rows, held, settings))
+    whole = train(stack(make("closed"), seeds), rows, held, settings)
     assert len(parts) > 1
     assert sorted(torch.cat([p.which for p in parts]).tolist()) == [0, 1, 2, 3]
     for part in parts:  # conditioned on its own rows, and where it was best
@@ -149,7 +145,7 @@ def test_progress_is_told():
         stack(make(), range(R)),
         data(),
         data(1),
-        Recipe(steps=200, patience=3),
+        Settings(steps=200, patience=3),
         watch=lambda stopped, best: told.append((stopped, best)),
     )
     assert isinstance(done, Trained)
@@ -168,7 +164,7 @@ def test_depth_and_names_are_checked():
     assert [tuple(w.shape) for w in body.weights] == [(D, H), (H, H)]
     with pytest.raises(ValueError, match=r"`architecture` must be one of 'relu', 'relu\+LN'"):
         MLP(D, H, architecture="gelu")
-    with pytest.raises(ValueError, match="`architecture` must be one name, or a name for each"):
+    with pytest.raises(ValueError, match="`architecture` must be one name, or one name per"):
         MLP(D, H, architecture=("tanh", "relu"), replicates=(3,))
 
 
@@ -183,9 +179,9 @@ def test_depth_and_names_are_checked():
         ({"batch": 2.5}, "`batch` must be a positive integer, but got 2.5"),
     ],
 )
-def test_a_recipe_that_makes_no_sense_is_not_made(how, words):
+def test_settings_that_makes_no_sense_are_refused(how, words):
     with pytest.raises((ValueError, TypeError), match=words):
-        Recipe(**how)
+        Settings(**how)
 
 
 def test_a_buffer_that_all_replicates_share_is_not_cut():
@@ -204,7 +200,7 @@ def test_a_buffer_that_all_replicates_share_is_not_cut():
     rows = Rows(x, x[..., 1] / 100 + 0.1 * torch.randn(2, 60))
     made = stack(lambda lead: Network(Scaled(lead), RegressionHead(5, replicates=lead)), (0, 1))
     ends = [
-        train(made, rows, rows, Recipe(steps=300, patience=20, lr=torch.tensor([lr, 0.03])))
+        train(made, rows, rows, Settings(steps=300, patience=20, lr=torch.tensor([lr, 0.03])))
         for lr in (0.0, 0.03)
     ]
     torch.testing.assert_close(ends[0].score[1], ends[1].score[1], rtol=1e-12, atol=0)

@@ -10,7 +10,9 @@ from parts import CONJUGATE, FREE, HEADS, make_head
 from scroll import RegressionHead, refit
 from scroll.training.batches import Feed, Rows
 from scroll.training.bodies import MLP
-from scroll.training.loop import Network, Recipe, stack, train
+from scroll.training.loop import train
+from scroll.training.network import Network, stack
+from scroll.training.settings import Settings
 
 R, N, D, H = 2, 9, 3, 4
 COUNTS = torch.tensor([2, 1, 3, 1, 0, 1, 4, 1, 1])
@@ -112,7 +114,7 @@ def rows(n=N, seed=0):
 
 def test_training_on_weights_is_training_on_repeated_rows():
     x, y, _ = rows()
-    held, how = rows(20, 1), Recipe(steps=30)
+    held, how = rows(20, 1), Settings(steps=30)
     weighed = train(stack(network, range(R)), Rows(x, y, COUNTS.double().expand(R, N)), held, how)
     repeated = train(stack(network, range(R)), Rows(again(x), again(y)), held, how)
     plain = train(stack(network, range(R)), Rows(x, y), held, how)

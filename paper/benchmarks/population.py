@@ -20,8 +20,11 @@ from joblib import Parallel, delayed
 from scroll import RegressionHead
 from scroll.training.batches import Feed, Rows
 from scroll.training.bodies import MLP
-from scroll.training.loop import Network, Recipe, Stack, held_out_nll, replayed
+from scroll.training.graph import captured
+from scroll.training.loop import TrainingState
 from scroll.training.memory import CACHED_ROWS
+from scroll.training.network import Network, held_out_nll
+from scroll.training.settings import Settings
 
 R, H, D, EVERY = 80, 50, 8, 5
 ROWS = (32, 200, 1000)
@@ -39,10 +42,10 @@ def cycle(count: int, n: int, architecture: str, device: str, compiled: bool) ->
     rows = Rows(torch.randn(count, n, D, device=device), torch.randn(count, n, device=device))
     held = Rows(rows.x[:, : n // 3 + 1], rows.y[:, : n // 3 + 1])
     feed = Feed(rows, None, torch.arange(count, device=device), EVERY)
-    recipe = Recipe(every=EVERY, compile=compiled)
-    return replayed(
-        Stack(network(count, architecture).to(device), feed, held, recipe, held_out_nll), EVERY
-    )
+    settings = Settings(every=EVERY, compile=compiled)
+    start = network(count, architecture).to(device)
+    state = TrainingState(start, feed, held, settings, held_out_nll)
+    return captured(lambda: state.cycle(EVERY), torch.device(device))
 
 
 def seconds(run: Callable[[], None], steps: int) -> float:

@@ -23,7 +23,8 @@ from scroll.tables.columns import Table
 from scroll.tables.encoder import Encoder
 from scroll.training.batches import Rows
 from scroll.training.bodies import Tabular
-from scroll.training.loop import Network, stack, train
+from scroll.training.loop import train
+from scroll.training.network import Network, stack
 from scroll_paper.data import datasets
 from scroll_paper.data.protocol import folds
 

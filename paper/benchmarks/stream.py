@@ -19,7 +19,9 @@ from torch import Tensor
 from scroll import RegressionHead, refit
 from scroll.training.batches import Rows
 from scroll.training.bodies import MLP
-from scroll.training.loop import Network, Recipe, train
+from scroll.training.loop import train
+from scroll.training.network import Network
+from scroll.training.settings import Settings
 from scroll_paper.data import datasets
 
 BATCH = 10_000
@@ -52,8 +54,8 @@ def train_on_table(x: Tensor, y: Tensor, epochs: int, batch: int = 1000) -> tupl
     rows, held = Rows(x[None, at:], y[None, at:]), Rows(x[None, :at], y[None, :at])
     network = Network(MLP(x.shape[1], replicates=(1,)), RegressionHead(50, replicates=(1,)))
     steps = max(1, epochs * rows.y.shape[1] // batch)
-    recipe = Recipe(steps, lr=0.01, every=50, batch=batch, schedule="one-cycle")
-    done = train(network, rows, held, recipe)
+    settings = Settings(steps, lr=0.01, every=50, batch=batch, schedule="one-cycle")
+    done = train(network, rows, held, settings)
     return int(done.steps[0]) * batch, f"held-out NLL {float(done.score[0]):.4f}"
 
 

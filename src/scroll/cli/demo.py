@@ -16,11 +16,13 @@ from ..predictive import Normal
 from ..predictive.metrics import calibration_error, nll, rmse
 from ..training.batches import Rows
 from ..training.bodies import MLP
-from ..training.loop import Network, Recipe, Watch, stack, train
+from ..training.loop import Watch, train
+from ..training.network import Network, stack
+from ..training.settings import Settings
 
 ROUTES = {"scroll": "free (score)", "closed": "closed (posterior)"}
 SEEDS = range(5)
-RECIPE = Recipe(steps=3000, lr=0.01, every=10, patience=30)
+SETTINGS = Settings(steps=3000, lr=0.01, every=10, patience=30)
 
 
 class Split(NamedTuple):
@@ -101,7 +103,7 @@ def fit(name: str, method: str, split: Split, watch: Watch | None = None) -> Net
     def make(lead: tuple[int, ...]) -> Network:
         return Network(body(lead), RegressionHead(features, method=method, replicates=lead))
 
-    return train(stack(make, SEEDS), split.train, split.val, RECIPE, watch=watch).network
+    return train(stack(make, SEEDS), split.train, split.val, SETTINGS, watch=watch).network
 
 
 def scores(predictive: Normal, split: Split) -> list[float]:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from ..posterior.posterior import refit
 from ..training.batches import Rows
-from ..training.loop import Trained, Watch, held_out_nll, take, train
+from ..training.loop import Trained, Watch, train
+from ..training.network import held_out_nll, take
 from .calibration import lapse_rate, power
 from .features import Features
 from .plans import Plan

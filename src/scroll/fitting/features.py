@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..heads.head import Head
-from ..training.loop import Network
+from ..training.network import Network
 
 CHUNK = 8192  # rows that pass through a body at once
 

@@ -12,15 +12,16 @@ import torch
 from torch import Tensor
 
 from ..training.batches import Rows
-from ..training.loop import Network, Watch, train
-from ..training.settings import Recipe
+from ..training.loop import Watch, train
+from ..training.network import Network
+from ..training.settings import Settings
 
 
 def again(
     fresh: Network,
     rows: Rows,
     looks: Tensor,
-    recipe: Recipe,
+    recipe: Settings,
     seeds: Sequence[int],
     watch: Watch | None,
 ) -> Network:

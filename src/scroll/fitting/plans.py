@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from .._core.checks import must, refusal
 from .._core.local_rng import Draws
 from ..training.bodies import ARCHITECTURES, MLP, Matern, Stacked, Tabular
-from ..training.loop import Recipe
+from ..training.settings import Settings
 
 Lead = tuple[int, ...]
 Make = Callable[[Lead], nn.Module]
@@ -41,7 +41,7 @@ class Plan:
     """Candidates, of which held-out rows choose one, and how each is trained."""
 
     candidates: tuple[Candidate, ...]
-    recipe: Recipe
+    recipe: Settings
     again: bool = False  # whether to train on all rows in the end
     lapses: bool = False  # whether a share of the labels is taken to be any
     mixes: bool = True  # whether the members of an ensemble may differ in their body
@@ -55,7 +55,7 @@ def default(
     body: Body, plain: int, ranked: int, labels: bool = False, linear: bool = False
 ) -> Plan:
     """The recipe of `docs/recipe.md`, for numbers or for labels; "auto" may try a linear body."""
-    how = Recipe(
+    how = Settings(
         steps=3000,
         lr=5e-3,
         decay=0.0,
@@ -74,7 +74,7 @@ def paper(plain: int) -> Plan:
     """The paper's: 50 units without biases, four architectures, Adam on all rows at once."""
     make = partial(partial, _paper_body, plain)
     found = tuple(Candidate(a, make(a), 50, plain * 50) for a in ARCHITECTURES)
-    how = Recipe(steps=6000)
+    how = Settings(steps=6000)
     return Plan(found, how, mixes=False, scaled=False, bias=False, floor=1e-4, noise=1.0)
 
 

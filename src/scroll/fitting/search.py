@@ -5,20 +5,20 @@ posterior ("closed"), or bound with a free covariance added ("hybrid"); which of
 predicts is decided, member by member, by the score on held-out rows.
 """
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..heads.head import Head
 from ..heads.likelihoods import GaussianLikelihood
 from ..posterior.posterior import Posterior, refit
 from ..predictive.mixture import joined, member
 from ..training.batches import Rows
-from ..training.loop import Network, Trained, Watch, held_out_nll, replicated, stack, train
+from ..training.loop import Trained, Watch, train
+from ..training.network import Network, held_out_nll, join, stack
 from .calibration import lapse_rate, tempered
 from .features import Features, each, features
 from .full_data import again
@@ -136,7 +136,7 @@ def fit(
         if share > len(steps):
             rest = seeds[len(steps) : share]
             more = _trained(data, plan, body, head, rest, watch(body.name, len(rest)), start)
-            network, steps = _joined(network, more.network), steps + more.steps.tolist()
+            network, steps = join(network, more.network), steps + more.steps.tolist()
             best += more.step.tolist()
             routed = _routed(network, data, routing)
         routes, log_p = routed.best()
@@ -316,22 +316,3 @@ def _include(bound: Posterior, network: Network, data: Data) -> Posterior:
     for batch in Features(network, data.held_x, data.held_y, data.later_weight):
         bound = bound.update(*batch)
     return bound
-
-
-@torch.no_grad()
-def _joined(first: Network, more: Network) -> Network:
-    """Two stacks as one."""
-    both, one = copy.deepcopy(first), len(next(first.head.parameters()))
-    two = len(next(more.head.parameters()))
-    module: Any
-    other: Any
-    for module, other in zip(both.modules(), more.modules(), strict=True):
-        if getattr(module, "replicates", None):
-            module.replicates = (one + two,)
-        for name, p in module._parameters.items():
-            if p is not None:
-                together = torch.cat([p, other._parameters[name]])
-                module._parameters[name] = nn.Parameter(together, p.requires_grad)
-        for name in replicated(other, two):
-            module._buffers[name] = torch.cat([module._buffers[name], other._buffers[name]])
-    return both

@@ -1,4 +1,4 @@
-"""Rows, and how a stack is fed with them: all at once, or in batches drawn from a seed each."""
+"""Training rows, and the batches of a stack: all rows at once, or drawn by one seed each."""
 
 import copy
 from typing import NamedTuple
@@ -10,23 +10,35 @@ from .._core import counter_rng
 
 
 class Rows(NamedTuple):
-    """Inputs and targets, one set a replicate."""
+    """Inputs and targets, one set per replicate.
 
-    x: Tensor  # (R, N, ...)
-    y: Tensor  # (R, N) or (R, N, K)
-    weight: Tensor | None = None  # (R, N), of mean one; None is one each
+    Attributes:
+        x: inputs, (R, N, ...).
+        y: targets or labels, (R, N) or (R, N, K).
+        weight: of each row, (R, N), of mean one; None is one each.
+    """
+
+    x: Tensor
+    y: Tensor
+    weight: Tensor | None = None
 
     def take(self, keep: Tensor) -> "Rows":
-        """Those of some replicates; rows that all of them share stay shared."""
+        """Return the rows of some replicates; rows that all replicates share stay shared."""
         weight = None if self.weight is None else _taken(self.weight, keep)
         return Rows(_taken(self.x, keep), _taken(self.y, keep), weight)
 
 
 class Feed:
-    """The next few batches of every replicate, in a place that stays the same.
+    """The next few batches of every replicate, in tensors that stay the same.
 
-    What is drawn for the coming steps is put into `queue` beforehand, so that the steps
+    The batches of the coming steps are drawn into `queue` beforehand, so that the steps
     themselves are always the same program on the same tensors.
+
+    Args:
+        rows: all training rows.
+        batch: rows per step; None, or as many as there are, is all of them.
+        seeds: one per replicate, (R,).
+        steps: how many steps to draw at once.
     """
 
     def __init__(self, rows: Rows, batch: int | None, seeds: Tensor, steps: int):
@@ -38,7 +50,7 @@ class Feed:
             self.queue = seeds.new_zeros(len(seeds), steps * self.batch)
 
     def refill(self) -> None:
-        """Draw the batches of the next `steps` steps; what does not fill a batch waits an epoch."""
+        """Draw the batches of the next `steps` steps; an incomplete last batch is left out."""
         if self.batch is None:
             return
         n, size = self.rows.y.shape[1], self.queue.shape[1]
@@ -49,7 +61,7 @@ class Feed:
         self.order = self.order[:, size:]
 
     def part(self, step: int) -> Rows:
-        """The batch of one of these steps."""
+        """Return the batch of one of these steps."""
         if self.batch is None:
             return self.rows
         some = self.queue[:, step * self.batch : (step + 1) * self.batch]
@@ -58,7 +70,7 @@ class Feed:
         return Rows(x[each, some], y[each, some], None if weight is None else weight[each, some])
 
     def take(self, keep: Tensor) -> "Feed":
-        """The same for some of the replicates."""
+        """Return the feed of some of the replicates."""
         less = copy.copy(self)
         less.rows, less.seeds, less.order = self.rows.take(keep), self.seeds[keep], self.order[keep]
         if self.batch is not None:
@@ -67,7 +79,7 @@ class Feed:
 
 
 def _taken(x: Tensor, keep: Tensor) -> Tensor:
-    if x.stride(0) == 0 or len(x) == 1:  # expanded, or all that there is
+    if x.stride(0) == 0 or len(x) == 1:  # expanded, or a single set of rows
         count = int(keep.sum()) if keep.dtype == torch.bool else len(keep)
         return x[:1].expand(count, *x.shape[1:])
     return x[keep]

@@ -1,4 +1,4 @@
-"""Bodies: what turns inputs into features, over a stack of replicates."""
+"""Bodies: modules that turn inputs into features, over a stack of replicates."""
 
 import copy
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ class MLP(nn.Module):
 
     Args:
         inputs: number of inputs.
-        width: of each hidden layer, and so the number of features.
+        width: units per hidden layer, and so the number of features.
         depth: number of hidden layers.
-        architecture: one of `ARCHITECTURES`, or one for each replicate along the last axis.
+        architecture: one of `ARCHITECTURES`, or one per replicate along the last axis.
         replicates: leading axes of independent copies.
-        between: what the activations of each layer pass through, such as a `Dropout`.
+        between: module applied to the activations of each layer, such as a `Dropout`.
     """
 
     bent: Tensor
@@ -49,7 +49,7 @@ class MLP(nn.Module):
         must(
             isinstance(architecture, str) or replicates[-1:] == (len(each),),
             "architecture",
-            "be one name, or a name for each replicate",
+            "be one name, or one name per replicate",
             f"{len(each)} names for replicates {replicates}",
         )
         self.features, self.replicates = width, axes(replicates)
@@ -61,12 +61,11 @@ class MLP(nn.Module):
                 self.register_buffer(name, marked)
         sizes = (inputs, *(width for _ in range(depth)))
         self.weights = nn.ParameterList(
-            nn.Parameter(torch.empty(*replicates, a, b).uniform_(-1, 1) * a**-0.5)
-            for a, b in pairwise(sizes)
+            _uniform((*replicates, a, b), a**-0.5) for a, b in pairwise(sizes)
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """psi of x, (..., N, inputs) -> (..., N, width)."""
+        """Return psi of x, (..., N, inputs) -> (..., N, width)."""
         for weight in self.weights:
             x = self._activate(x @ weight)
             x = x if self.between is None else self.between(x)
@@ -81,11 +80,11 @@ class MLP(nn.Module):
 
 
 class Dropout(nn.Module):
-    """Each activation is dropped with probability p while training, by its replicate's own seed.
+    """Drop each activation with probability p in training, by the seed of its replicate.
 
     Args:
         p: the probability.
-        replicates: as the body's.
+        replicates: leading axes, as those of the body.
     """
 
     seeds: Tensor
@@ -99,7 +98,7 @@ class Dropout(nn.Module):
         self.register_buffer("calls", torch.zeros(replicates, dtype=torch.long))
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (..., N, H), of which a share p is zero and the rest scaled up; x itself in eval."""
+        """Return x (..., N, H) with a share p set to zero and the rest scaled up; x in eval."""
         if not self.training or not self.p:
             return x
         self.calls += 1
@@ -110,23 +109,23 @@ class Dropout(nn.Module):
 
 
 class Tabular(nn.Module):
-    """A body for tables: SiLU layers on the columns as they are, or along learned waves as well.
+    """A body for tables: SiLU layers on the columns, and on learned waves of them if `wavy`.
 
     A smooth network reads the first `plain` columns, of which the first `ranked` are numbers. A
-    wavy one reads the others too, the same numbers by rank, and each number and rank also as cos
-    and sin of learned frequencies, mixed by a linear map of its own and cut at zero: functions of
-    one column which need not be smooth.
+    wavy one also reads the further columns, which hold the same numbers by rank. Each number and
+    each rank then enters as cos and sin of learned frequencies, too, mixed by a linear map of its
+    own and cut at zero: functions of one column that need not be smooth.
 
     Args:
         plain: number of columns that every network reads.
-        ranked: number of columns after them that only a wavy one reads.
-        width: of each hidden layer, and so the number of features.
+        ranked: number of further columns, which only a wavy network reads.
+        width: units per hidden layer, and so the number of features.
         depth: number of hidden layers.
-        wavy: whether the network is.
-        waves: frequencies a column.
-        size: what a column becomes beside itself.
-        frequency: standard deviation of the frequencies at the start, in turns a unit.
-        dropout: probability at which an activation is dropped in training.
+        wavy: whether to add the waves.
+        waves: frequencies per column.
+        size: functions learned per column.
+        frequency: initial standard deviation of the frequencies, in turns per unit.
+        dropout: probability of dropping an activation in training.
         replicates: leading axes of independent copies.
     """
 
@@ -152,25 +151,26 @@ class Tabular(nn.Module):
         self.plain, self.ranked, self.features = plain, ranked, width
         self.replicates = axes(replicates)
         inputs = plain + (ranked * (1 + 2 * size) if self.wavy else 0)
-        sizes = (inputs, *(width for _ in range(depth)))
+        self._make_layers((inputs, *(width for _ in range(depth))))
+        if self.wavy:
+            self._make_waves(waves, size, frequency)
+        self.between = Dropout(dropout, replicates) if dropout else None
+
+    def _make_layers(self, sizes: tuple[int, ...]) -> None:
         self.weights, self.biases = (
-            nn.ParameterList(
-                nn.Parameter(torch.empty(*replicates, *shape).uniform_(-1, 1) * shape[0] ** -0.5)
-                for shape in shapes
-            )
+            nn.ParameterList(_uniform((*self.replicates, *s), s[0] ** -0.5) for s in shapes)
             for shapes in (list(pairwise(sizes)), [(1, b) for b in sizes[1:]])
         )
         with torch.no_grad():
             for bias, a in zip(self.biases, sizes, strict=False):
                 bias *= a**-0.5
-        if self.wavy:
-            bound = (2 * waves) ** -0.5
-            lead = (*replicates, 2 * ranked)
-            start = frequency * torch.randn(*replicates, 1, 2 * ranked, waves)
-            self.frequencies = nn.Parameter(start)
-            self.mixing = nn.Parameter(torch.empty(*lead, 2 * waves, size).uniform_(-1, 1) * bound)
-            self.offsets = nn.Parameter(torch.empty(*lead, 1, size).uniform_(-1, 1) * bound)
-        self.between = Dropout(dropout, replicates) if dropout else None
+
+    def _make_waves(self, waves: int, size: int, frequency: float) -> None:
+        bound, columns = (2 * waves) ** -0.5, 2 * self.ranked
+        start = frequency * torch.randn(*self.replicates, 1, columns, waves)
+        self.frequencies = nn.Parameter(start)
+        self.mixing = _uniform((*self.replicates, columns, 2 * waves, size), bound)
+        self.offsets = _uniform((*self.replicates, columns, 1, size), bound)
 
     @staticmethod
     def numbers(
@@ -183,14 +183,14 @@ class Tabular(nn.Module):
         size: int = 8,
         dropout: float = 0.0,
     ) -> int:
-        """How many numbers the tensors of one copy hold; arguments as for the body itself."""
+        """Return how many numbers the tensors of one copy hold; arguments as for the body."""
         waved = ranked if wavy else 0
         inputs = plain + waved * (1 + 2 * size)
         layers = inputs * width + (depth - 1) * width**2 + depth * width
         return layers + 2 * waved * (waves + 2 * waves * size + size) + (2 if dropout else 0)
 
     def forward(self, x: Tensor) -> Tensor:
-        """psi of x, (..., N, plain + ranked) -> (..., N, width)."""
+        """Return psi of x, (..., N, plain + ranked) -> (..., N, width)."""
         if self.wavy:
             both = torch.cat([x[..., : self.ranked], x[..., self.plain :]], -1)
             x = torch.cat([x, self._waves(both)], -1)
@@ -211,7 +211,7 @@ class Tabular(nn.Module):
 
 
 class Matern(nn.Module):
-    """Random features of a Matern-5/2 process with learned length-scales, one a column.
+    """Random features of a Matern-5/2 process with one learned length-scale per column.
 
     psi . psi' is a Monte Carlo estimate of the kernel: with a posterior over the last layer, a
     Gaussian process at a cost linear in the rows.
@@ -235,18 +235,18 @@ class Matern(nn.Module):
         normal = torch.randn(*replicates, inputs, width)
         self.register_buffer("directions", normal / heavy.sqrt())
         self.register_buffer("phases", 2 * torch.pi * torch.rand(*replicates, 1, width))
-        # Beside sqrt(inputs), at which rows of unit spread are about one length apart.
+        # In units of sqrt(inputs), at which rows of unit variance are about one length apart.
         self.log_lengths = nn.Parameter(torch.zeros(*replicates, inputs, 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """psi of x, (..., N, inputs or more) -> (..., N, width); further columns are not read."""
+        """Return psi of x, (..., N, inputs or more) -> (..., N, width); it ignores further columns."""
         lengths = self.inputs**0.5 * self.log_lengths.exp()
         turned = x[..., : self.inputs] @ (self.directions / lengths)
         return (turned + self.phases).cos() * 2**0.5
 
 
 class Stacked(nn.Module):
-    """Any module as a body over a stack: its parameters get a replicate axis, its code is vmapped.
+    """Any module as a body over a stack: parameters get a replicate axis, its code is vmapped.
 
     Random numbers that the module draws in training, such as those of `nn.Dropout`, follow from
     the seeds of the replicates; on a GPU they come from torch's generator of that device.
@@ -254,7 +254,7 @@ class Stacked(nn.Module):
     Args:
         module: (N, inputs) -> (N, features), without replicates and without state that a forward
             pass changes.
-        features: what it gives.
+        features: number of features that it returns.
         replicates: leading axes of independent copies.
     """
 
@@ -277,7 +277,7 @@ class Stacked(nn.Module):
         self._module = (copy.deepcopy(module),)
 
     def forward(self, x: Tensor) -> Tensor:
-        """psi of x, (..., N, inputs) -> (..., N, features)."""
+        """Return psi of x, (..., N, inputs) -> (..., N, features)."""
         (module,) = self._module
         module.train(self.training)
 
@@ -293,3 +293,8 @@ class Stacked(nn.Module):
         self._calls += 1
         with Draws(int(bits(self._calls, *self.seeds.flatten().tolist()))):
             return one(values, x)
+
+
+def _uniform(shape: tuple[int, ...], bound: float) -> nn.Parameter:
+    """Return a parameter with uniform draws between -bound and bound."""
+    return nn.Parameter(torch.empty(*shape).uniform_(-1, 1) * bound)

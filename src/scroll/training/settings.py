@@ -1,4 +1,4 @@
-"""How a stack is trained: steps, their size, when to look and when to stop."""
+"""Settings of training: steps, step size, evaluation and stopping."""
 
 from dataclasses import dataclass
 
@@ -9,22 +9,22 @@ from .._core.checks import not_negative, one_of, positive_int
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How to train.
+class Settings:
+    """How a stack is trained.
 
     Args:
-        steps: of Adam, at most.
-        lr: their size; a tensor (R,) for one each.
+        steps: largest number of Adam steps.
+        lr: step size; a tensor (R,) gives one per replicate.
         decay: weight of |theta|^2 of the body against the sum over the data.
-        every: steps between two looks at the held-out rows.
-        patience: looks without a better score after which a replicate stops.
-        batch: rows a step; None is all of them.
+        every: steps between two evaluations on the held-out rows.
+        patience: evaluations without a better score after which a replicate stops.
+        batch: rows per step; None is all of them.
         schedule: "constant", or "one-cycle": the step size grows over the first tenth of the steps
-            and falls to nothing, along cosines, over the rest.
-        weight_decay: AdamW's, on the body's parameters; the head has a prior instead.
-        average: look at, and keep, the parameters' moving average over about so many steps; 1 is
-            the parameters themselves.
-        compile: let torch.compile fuse the loss. It pays on a CPU for long runs of few rows; a
+            and falls to zero, along cosines, over the rest.
+        weight_decay: that of AdamW, on the body's parameters; the head has a prior instead.
+        average: evaluate and keep the moving average of the parameters over about this many
+            steps; 1 is the parameters themselves.
+        compile: fuse the loss by torch.compile. It pays on a CPU for long runs of few rows; a
             GPU replays a captured graph instead.
     """
 
@@ -49,11 +49,16 @@ class Recipe:
             positive_int("batch", self.batch)
 
 
-def pace(recipe: Recipe, like: Tensor) -> Tensor:
-    """Factors of the step size, one per step, in the precision and on the device of `like`."""
-    if recipe.schedule == "constant":
+def step_factors(settings: Settings, like: Tensor) -> Tensor:
+    """Return the factors on the step size, one per step; the last applies to all further steps.
+
+    Args:
+        settings: the schedule and the number of steps.
+        like: a tensor of the wanted precision, on the wanted device.
+    """
+    if settings.schedule == "constant":
         return torch.ones(1).to(like)
-    done = torch.arange(recipe.steps, dtype=like.dtype, device=like.device) / recipe.steps
+    done = torch.arange(settings.steps, dtype=like.dtype, device=like.device) / settings.steps
     up, down = done / 0.1, (done - 0.1) / 0.9
-    rising = 0.52 - 0.48 * (torch.pi * up).cos()  # from a 25th
+    rising = 0.52 - 0.48 * (torch.pi * up).cos()  # from 1/25
     return torch.where(done < 0.1, rising, 0.5 + 0.5 * (torch.pi * down).cos())

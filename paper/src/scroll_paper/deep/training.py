@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from scroll._core.checks import unchecked
 from scroll.heads import ClassificationHead, Head, RegressionHead
 from scroll.heads.prior_gradient import PriorGradient
-from scroll.training.loop import aside
+from scroll.training.graph import on_side_stream
 
 from ..data.images import Pictures, augmented, moments, scaled
 from ..models.baselines import MeanVariance
@@ -206,7 +206,7 @@ class Step:
             self._step(anew)
             return
         if self.calls < 5:  # libraries choose their kernels, optimisers make their state
-            aside(lambda: self._step(anew))
+            on_side_stream(lambda: self._step(anew))
             return
         if anew not in self.graphs:
             self.graphs[anew] = torch.cuda.CUDAGraph()

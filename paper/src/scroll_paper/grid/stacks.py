@@ -9,8 +9,10 @@ from torch import Tensor
 
 from scroll._core import counter_rng
 from scroll.training.batches import Rows
-from scroll.training.loop import Network, Recipe, Trained, fill, finishing, take
+from scroll.training.loop import Trained, train_in_parts
 from scroll.training.memory import available
+from scroll.training.network import Network, fill, take
+from scroll.training.settings import Settings
 
 from ..data.protocol import Folds
 from ..models.evaluation import Fitted, Line, Lines, joined
@@ -43,7 +45,7 @@ def fit(unit: Unit, data: Folds, watch: Tell | None = None) -> Iterator[list[Rec
     steps = torch.zeros(len(each), dtype=torch.long, device=device)
     left = torch.full((len(groups),), members, device=device)
     for part in _trained(unit, start, mine, watch):
-        fill(whole, part)
+        fill(whole, part.which, part.network)
         steps[part.which] = part.steps
         left.index_add_(0, part.which // members, -torch.ones_like(part.which))
         ready = (left == 0).nonzero()[:, 0]
@@ -69,7 +71,7 @@ def _trained(unit: Unit, start: Network, mine: Folds, watch: Tell | None) -> Ite
     work, setting, n = unit.work, unit.work.setting, mine.train.y.shape[1]
     if setting.depth == 0:
         return quasi_newton(start, mine.train, mine.val, watch)
-    recipe = Recipe(
+    settings = Settings(
         steps=setting.steps,
         lr=RATE / (mine.train.x.shape[-1] ** 0.5 if setting.short_steps else 1),
         decay=0.01 * (n if work.method.mean_form else 1),
@@ -78,8 +80,8 @@ def _trained(unit: Unit, start: Network, mine: Folds, watch: Tell | None) -> Ite
         batch=setting.batch or None,
     )
     seeds = [g.seed + 1000 * m for g in unit.groups for m in range(work.members)]
-    return finishing(
-        start, mine.train, mine.val, recipe, seeds=seeds, score=work.method.score, watch=watch
+    return train_in_parts(
+        start, mine.train, mine.val, settings, seeds=seeds, score=work.method.score, watch=watch
     )
 
 

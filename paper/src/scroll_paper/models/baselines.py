@@ -13,7 +13,7 @@ from scroll.objectives import METHODS
 from scroll.objectives.routes import conjugate
 from scroll.predictive import Normal
 from scroll.training.batches import Rows
-from scroll.training.loop import Network
+from scroll.training.network import Network
 
 Lead = tuple[int, ...]
 

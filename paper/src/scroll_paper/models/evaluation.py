@@ -12,7 +12,7 @@ from scroll.posterior.posterior import Posterior, refit
 from scroll.predictive import Categorical, Mixture, Normal
 from scroll.training.batches import Rows
 from scroll.training.bodies import Dropout
-from scroll.training.loop import Network, held_out_mse, held_out_nll
+from scroll.training.network import Network, held_out_mse, held_out_nll
 
 from ..data.protocol import Folds, metrics
 from . import softmax

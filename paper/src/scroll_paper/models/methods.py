@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from scroll.heads import ClassificationHead, OrdinalHead, RegressionHead
 from scroll.training.batches import Rows
 from scroll.training.bodies import MLP, Dropout
-from scroll.training.loop import Network, Score, held_out_mse, held_out_nll, stack
+from scroll.training.network import Network, Score, held_out_mse, held_out_nll, stack
 
 from ..data.datasets import SETS
 from . import evaluation

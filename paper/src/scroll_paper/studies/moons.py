@@ -23,7 +23,9 @@ from scroll.predictive import Categorical
 from scroll.predictive.metrics import ece
 from scroll.training.batches import Rows
 from scroll.training.bodies import Matern, Tabular
-from scroll.training.loop import Network, Recipe, stack, take, train
+from scroll.training.loop import train
+from scroll.training.network import Network, stack, take
+from scroll.training.settings import Settings
 
 from ..tables.table import Block, Table, table
 from .study import Say
@@ -31,7 +33,7 @@ from .study import Say
 SEEDS = range(5)
 ROWS, TEST_ROWS, NOISE = 200, 5000, 0.2
 PENALTIES = (1e-3, 1e-2, 0.1, 1.0, 10.0)
-RECIPE = Recipe(steps=3000, lr=0.01, every=10, patience=50)
+SETTINGS = Settings(steps=3000, lr=0.01, every=10, patience=50)
 CENTRE, REACH, RING = (0.5, 0.25), 4.0, 3.5  # hardly a row is 2 away from the centre
 # Far away, the features of a network only grow, in directions it has seen, and a last layer can
 # hardly tell; random cosines are new everywhere, and under a Gaussian belief make a process.
@@ -88,7 +90,7 @@ def around(count: int) -> Tensor:
 def models(body: str, seeds: Sequence[int], quick: bool, say: Say) -> dict[str, Predict]:
     """What each method makes of the training rows."""
     rows, held = moons(0, seeds), moons(1, seeds)
-    recipe = replace(RECIPE, steps=100) if quick else RECIPE
+    recipe = replace(SETTINGS, steps=100) if quick else SETTINGS
 
     def fitted(**head: Any) -> Network:
         return train(stack(_maker(body, **head), seeds), rows, held, recipe).network
@@ -125,7 +127,7 @@ def map_network(
     held: Rows,
     seeds: Sequence[int],
     penalties: Sequence[float],
-    recipe: Recipe,
+    settings: Settings,
 ) -> Network:
     """A point for the last layer, of each seed under the penalty that its held-out rows prefer."""
     # "no-prior" is the score with the penalty alpha |w|^2, which for a point mass is MAP.
@@ -135,7 +137,7 @@ def map_network(
     with torch.no_grad():
         head.log_alpha.copy_(torch.tensor(penalties).log().repeat(len(seeds))[:, None])
     each = torch.arange(len(seeds)).repeat_interleave(len(penalties))
-    done = train(new, rows.take(each), held.take(each), recipe)
+    done = train(new, rows.take(each), held.take(each), settings)
     best = done.score.view(len(seeds), -1).argmin(-1, keepdim=True)
     return take(done.network, (torch.arange(len(penalties)) == best).flatten())
 

@@ -17,7 +17,9 @@ from scroll.heads import CountHead
 from scroll.integrations.plots import pyplot, save
 from scroll.predictive import Count
 from scroll.training.batches import Rows
-from scroll.training.loop import Network, Recipe, stack, train
+from scroll.training.loop import train
+from scroll.training.network import Network, stack
+from scroll.training.settings import Settings
 
 from ..tables.table import Cell, Label, Table, cell
 from .study import Say
@@ -26,7 +28,7 @@ SEEDS = range(5)
 INPUTS = torch.linspace(0.05, 2, 7)
 INPUTS = torch.cat([-INPUTS.flip(0), INPUTS])
 DRAWS = 4000  # counts an input
-RECIPE = Recipe(steps=400, lr=0.1, every=20, patience=5, schedule="one-cycle")
+SETTINGS = Settings(steps=400, lr=0.1, every=20, patience=5, schedule="one-cycle")
 TRUTHS: dict[str, Callable[[Tensor], Tensor]] = {
     "no overdispersion": lambda x: torch.zeros_like(x),
     "on one half": lambda x: 0.5 * (x > 0),
@@ -94,7 +96,7 @@ def tallied(sets: Sequence[Tensor]) -> Rows:
 
 def learned(seeds: Sequence[int], draws: int, quick: bool, say: Say) -> dict[str, Predict]:
     """Each model, a network a truth and seed."""
-    recipe = replace(RECIPE, steps=100) if quick else RECIPE
+    recipe = replace(SETTINGS, steps=100) if quick else SETTINGS
     sets, more = (
         [drawn(part, seed, truth, draws) for truth in TRUTHS for seed in seeds] for part in (0, 1)
     )
