@@ -239,7 +239,10 @@ class Matern(nn.Module):
         self.log_lengths = nn.Parameter(torch.zeros(*replicates, inputs, 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return psi of x, (..., N, inputs or more) -> (..., N, width); it ignores further columns."""
+        """Return psi of x, (..., N, inputs or more) -> (..., N, width).
+
+        Further columns are ignored.
+        """
         lengths = self.inputs**0.5 * self.log_lengths.exp()
         turned = x[..., : self.inputs] @ (self.directions / lengths)
         return (turned + self.phases).cos() * 2**0.5
