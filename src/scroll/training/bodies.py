@@ -217,7 +217,7 @@ class Matern(nn.Module):
     Gaussian process at a cost linear in the rows.
 
     Args:
-        inputs: number of columns.
+        inputs: number of columns; further columns are ignored.
         width: number of cosines, and so of features.
         replicates: leading axes of independent copies.
     """
@@ -239,10 +239,7 @@ class Matern(nn.Module):
         self.log_lengths = nn.Parameter(torch.zeros(*replicates, inputs, 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return psi of x, (..., N, inputs or more) -> (..., N, width).
-
-        Further columns are ignored.
-        """
+        """Return psi of x, (..., N, inputs or more) -> (..., N, width)."""
         lengths = self.inputs**0.5 * self.log_lengths.exp()
         turned = x[..., : self.inputs] @ (self.directions / lengths)
         return (turned + self.phases).cos() * 2**0.5
