@@ -353,7 +353,7 @@ REFUSED = {
     ),
     "a covariance that was not declared": (
         wrong_covariance,
-        r"`route` must return a belief with a `Full` covariance, as it declares, but got `Diag`",
+        r"`route` must return a belief with a `Full` covariance, but got `Diag` from",
     ),
     "two learned covariances": (
         lambda: Route(_halved, needs_belief=True, needs_added=True),

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from .._core.checks import must, refusal, tensor, whole
 from ..factors import Confined
+from ..heads.checks import require_weights
 from ..heads.head import Head
 from ..objectives.objective import spread_power
 from ..posterior.data import Batches, batches, has_intercept
@@ -130,7 +131,7 @@ class Loss(nn.Module):
         self.head.features(psi)
         self.head.likelihood.encode(y, psi.shape[:-1])
         if weight is not None:
-            self.head.weights(weight, psi)
+            require_weights(weight, psi, self.head.batches, self.head.method)
         return psi
 
 

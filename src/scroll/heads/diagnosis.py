@@ -1,9 +1,7 @@
 """What can go wrong with a freed belief, and the remedy (Cor. pathologies, app. e2e_regression)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -12,43 +10,76 @@ from .._core.checks import must
 from .._core.value import cast
 from ..beliefs.belief import Belief
 from ..beliefs.covariances import Point
-from ..beliefs.problem import gaussian
+from ..beliefs.problem import Problem, gaussian
 from ..factors import Gaussian
-
-if TYPE_CHECKING:
-    from .head import Head
+from ..factors.factor import Moments
+from ..objectives.objective import Objective
+from .likelihoods import Likelihood
 
 COLLAPSED = 1e-3  # share of the predictive variance below which the noise carries nothing
 HARD = 0.1  # share of the rows, those with the largest residuals
 LIGHT = 0.5  # weight of hard rows below which a body may give up on them
 
 
+class Diagnosable(Protocol):
+    """What `diagnose` needs of a head."""
+
+    objective: Objective
+    method: str
+    likelihood: Likelihood
+
+    @property
+    def log_alpha(self) -> Tensor:
+        """Logarithm of the prior precision, (..., K)."""
+
+    def belief(self) -> Belief:
+        """Return q(w)."""
+
+    def features(self, psi: Tensor) -> Tensor:
+        """Return features as the belief takes them."""
+
+    def message(self, psi: Tensor) -> Moments:
+        """Return the means and variances of the latents."""
+
+    def problem(self, psi: Tensor, y: Tensor) -> Problem:
+        """Return the problem that the objective is posed on."""
+
+
 @dataclass(frozen=True)
 class Diagnosis:
-    """What `head.diagnose()` found. Printing it gives the words."""
+    """What `head.diagnose()` found. `print` shows it in words.
 
-    noise_share: Tensor | None  # s^2 / (s^2 + v), (..., K); None where there is no noise
-    runaway: Tensor | None  # tr S^-1 - mu' S^-2 mu, (..., K); None where alpha cannot run
+    Attributes:
+        noise_share: s^2 / (s^2 + v), (..., K); None if the likelihood or the belief has none.
+        runaway: tr S^-1 - mu' S^-2 mu, (..., K); None if alpha cannot run away.
+        text: the findings and their remedies.
+        hard_weight: 1/V of the rows with the largest residuals over that of all rows, (..., K);
+            None without targets.
+    """
+
+    noise_share: Tensor | None
+    runaway: Tensor | None
     text: str
-    hard_weight: Tensor | None = None  # 1/V of hard rows over that of all, (..., K); needs y
+    hard_weight: Tensor | None = None
 
     @property
     def noise_collapsed(self) -> bool:
-        """Whether the noise of an output carries less than 0.1 % of its variance."""
+        """True if the noise of some output carries less than 0.1 % of its variance."""
         return self.noise_share is not None and bool((self.noise_share < COLLAPSED).any())
 
     @property
     def alpha_runs_away(self) -> bool:
-        """Whether the prior precision of an output would grow without bound."""
+        """True if the prior precision of some output would grow without bound."""
         return self.runaway is not None and bool((self.runaway > 0).any())
 
     @property
     def gives_up(self) -> bool:
-        """Whether an output's hard rows hardly train a body."""
+        """True if the rows with the largest residuals of some output hardly train a body."""
         return self.hard_weight is not None and bool((self.hard_weight < LIGHT).any())
 
     @property
     def healthy(self) -> bool:
+        """True if nothing is wrong."""
         return not (self.noise_collapsed or self.alpha_runs_away or self.gives_up)
 
     def __str__(self) -> str:
@@ -57,8 +88,14 @@ class Diagnosis:
 
 @torch.inference_mode(False)  # a derivative is taken
 @torch.no_grad()
-def diagnose(head: Head, psi: Tensor | None = None, y: Tensor | None = None) -> Diagnosis:
-    """Noise collapse, prior-precision runaway and attenuation of a head."""
+def diagnose(head: Diagnosable, psi: Tensor | None = None, y: Tensor | None = None) -> Diagnosis:
+    """Look for noise collapse, prior-precision runaway and attenuation in a head.
+
+    Args:
+        head: a trained head.
+        psi: features to measure the spread on; without them, features of unit mean square.
+        y: their targets, to tell whether rows with large residuals still train a body.
+    """
     must(psi is not None or y is None, "psi", "be given with y", "None", "Pass body(x).")
     if not head.objective.batches:
         text = f"Method {head.method!r} binds the belief to the posterior: nothing is left free."
@@ -72,7 +109,7 @@ def diagnose(head: Head, psi: Tensor | None = None, y: Tensor | None = None) -> 
     noise = _noise_words(share, isinstance(factor, Gaussian))
     lines = [noise, _alpha_words(runaway, head.log_alpha.exp()), _hard_words(hard)]
     if psi is not None:
-        lines.append("Whether rows were learned by heart only rows that were held out can tell.")
+        lines.append("Overfitting: only held-out rows can show it.")
     return Diagnosis(share, runaway, "\n".join(line for line in lines if line), hard)
 
 
@@ -84,10 +121,10 @@ def _noise_share(factor: Gaussian, belief: Belief, psi: Tensor | None) -> Tensor
     return s2 / (s2 + spread)
 
 
-def _hard_weight(head: Head, psi: Tensor, y: Tensor) -> Tensor:
-    """The residual r_n moves the features by r_n / V_n: what is left of 1 / V_n where r_n is large.
+def _hard_weight(head: Diagnosable, psi: Tensor, y: Tensor) -> Tensor:
+    """Return the mean of 1 / V_n over the rows with the largest residuals, over that of all rows.
 
-    V_n is compared with the largest residuals' own rows, so a noise shared by all rows gives 1.
+    A residual r_n moves the features by r_n / V_n. A noise shared by all rows gives 1.
     """
     p = head.problem(psi, y)
     at = head.message(psi)
@@ -99,7 +136,7 @@ def _hard_weight(head: Head, psi: Tensor, y: Tensor) -> Tensor:
 
 
 def _runaway(belief: Belief) -> Tensor | None:
-    """tr S^-1 - mu' S^-2 mu: as alpha grows, its gradient has the opposite sign (Eq. dL_dalpha)."""
+    """Return tr S^-1 - mu' S^-2 mu, minus the sign of the gradient in large alpha (Eq. dL_dalpha)."""
     if isinstance(belief.cov, Point):  # alpha* = H / |mu|^2, always finite
         return None
     belief = cast(belief, torch.float64)
@@ -135,8 +172,8 @@ def _hard_words(weight: Tensor | None) -> str:
         f"Attenuation: the tenth of the rows with the largest residuals moves the features with "
         f"only {low:.2g} of the average weight 1/V, because their variance has grown instead. A "
         "body that is trained through the head may give up on them: use beta=0.5, "
-        "covariance='none', or for labels likelihood='ova', which has no such channel. On fixed "
-        "features it is no fault."
+        "covariance='none', or for labels likelihood='ova', where this cannot happen. With fixed "
+        "features it does no harm."
     )
 
 

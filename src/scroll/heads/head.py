@@ -1,7 +1,7 @@
 """The Bayesian last layer as an `nn.Module`.
 
 A head holds parameters and names three parts: a likelihood, a covariance family and a row of
-`METHODS`. The mathematics is theirs.
+`METHODS`. The mathematics is in the parts.
 """
 
 from collections.abc import Mapping
@@ -10,56 +10,51 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._core.checks import (
-    axes,
-    finite,
-    known,
-    looking,
-    must,
-    not_negative,
-    positive,
-    positive_int,
-    precise,
-    refusal,
-    shaped,
-    tensor,
-    whole,
-)
-from .._core.state_dicts import difference
+from .._core.checks import axes, known, looking, must, positive, precise, refusal, tensor
 from ..beliefs.belief import Belief
 from ..beliefs.covariances import Diag, Full, Sum
 from ..beliefs.families import FAMILIES, warn_if_heavy
-from ..beliefs.problem import Problem
+from ..beliefs.problem import Problem, gaussian
 from ..factors import Gaussian
 from ..factors.factor import Moments
 from ..objectives.objective import Objective, family, row
+from ..predictive.protocol import Predictive
+from . import checks
+from .checks import full_precision
 from .diagnosis import Diagnosis, diagnose
 from .likelihoods import Likelihood, Replicates
-from .precision import full_precision
 
 
 class Head(nn.Module):
     """A Gaussian belief over the last layer's weights.
 
     Args:
-        in_features: number of features H that the body gives.
-        likelihood: the observation model; `scroll.likelihoods` has them.
-        covariance: "full", "diag", "lowrank" or "none", the family of S; "auto" takes "full" up to
+        in_features: number of features H, the width of the body's output.
+        likelihood: the observation model, one of `scroll.likelihoods`.
+        covariance: "full", "diag", "lowrank" or "none", the family of S. "auto" is "full" up to
             K H^2 = 2^20 for K latents, then "lowrank" up to K H = 2^20, then "diag". The attribute
-            `covariance` says which.
+            `covariance` holds the choice.
         method: a method of `scroll.METHODS` that exists for this covariance, or an `Objective`.
-        beta: weight each point's score by its detached V^beta; 0.5 keeps a deep body from
-            giving up on hard points (Gaussian likelihoods only).
-        alpha: where the prior precision starts; for a method that does not learn it, what it
-            stays at.
+        beta: weight each row's score by its detached V^beta; 0.5 keeps a deep body from giving
+            up on hard rows (Gaussian likelihoods only).
+        alpha: prior precision at the start; a method that does not learn it keeps it.
         prior_weight: multiplies the prior term; 1 is the method as defined.
         floor: eps in S + eps I, absolute; "none" has none.
-        rank: number of directions of "lowrank", which the outputs share.
-        init_std: where the standard deviations of S start.
+        rank: number of directions of "lowrank", shared by the outputs.
+        init_std: standard deviations of S at the start.
         bias: add a learned offset to each latent, as `nn.Linear` does.
         replicates: leading axes of independent copies of this head.
+
+    Attributes:
+        objective: the `Objective` that training minimises.
+        batches: True if training may take some rows at a time.
     """
 
+    log_alpha: nn.Parameter
+    bias: nn.Parameter | None
+    mean: nn.Parameter | None
+    family: nn.Module | None
+    log_site_noise: nn.Parameter | None
     conditioned: Tensor
     posterior_mean: Tensor
     posterior_scale: Tensor
@@ -81,48 +76,25 @@ class Head(nn.Module):
         replicates: Replicates = (),
     ):
         super().__init__()
-        positive_int("in_features", in_features)
-        positive_int("rank", rank)
-        for name, number in (("beta", beta), ("floor", floor), ("prior_weight", prior_weight)):
-            not_negative(name, number)
-        positive("init_std", init_std)
-        positive("alpha", alpha)
+        checks.require_numbers(
+            {"in_features": in_features, "rank": rank},
+            {"init_std": init_std, "alpha": alpha},
+            {"beta": beta, "floor": floor, "prior_weight": prior_weight},
+        )
         warn_if_heavy(covariance, in_features, likelihood.latents)
         covariance = family(method, covariance, in_features, likelihood.latents)
         self.objective = row(method, covariance)
         self.method = method if isinstance(method, str) else "your own"
+        self.batches = self.objective.batches
         self.covariance = "diag" if self.objective.diagonal else covariance
-        must(
-            not self.objective.prior.zero or prior_weight in (0, 1),
-            "prior_weight",
-            f"be left at 1 for method {self.method!r}, which has no prior term",
-            prior_weight,
-        )
         self.in_features, self.replicates = in_features, axes(replicates)
         self.beta, self.prior_weight = float(beta), float(prior_weight)
         self.likelihood = likelihood
-        self._check_parts()
-
-        route, lead = self.objective.route, (*self.replicates, likelihood.latents)
-        shape = (*lead, in_features)
-        self.log_alpha = nn.Parameter(
-            positive("alpha", float(alpha)).log().repeat(lead),
-            requires_grad=self.objective.learns_alpha,
-        )
-        self.bias = nn.Parameter(torch.zeros(lead)) if bias else None
-        self.mean = self.family = self.log_site_noise = None
-        if route.needs_belief:
-            self.mean = nn.Parameter(torch.empty(shape).uniform_(-1, 1) * in_features**-0.5)
-        if route.learns_covariance:
+        checks.require_fit(self.objective, self.method, likelihood.factor(), beta, prior_weight)
+        _register(self, float(alpha), bias)
+        if self.objective.route.learns_covariance:
+            shape = (*self.log_alpha.shape, in_features)
             self.family = FAMILIES[covariance](shape, init_std, floor, rank)
-        if route.needs_added:
-            factor: Any = likelihood.factor()
-            self.log_site_noise = nn.Parameter(factor.noise.detach().log())
-        if route.needs_every_row:
-            spread = shape if self.objective.diagonal else (*shape, in_features)
-            self.register_buffer("posterior_mean", torch.zeros(shape))
-            self.register_buffer("posterior_scale", torch.zeros(spread))
-            self.register_buffer("conditioned", torch.tensor(False))
 
     @full_precision
     def loss(
@@ -133,7 +105,7 @@ class Head(nn.Module):
         weight: Tensor | None = None,
         prior: bool = True,
     ) -> Tensor:
-        """(mean of -score over the batch) + (-prior term)/total, one number a replicate.
+        """Return (mean of -score over the batch) + (-prior term)/total, one number per replicate.
 
         Its expectation over batches is the method's loss on all the data divided by `total`
         (for beta > 0, up to the batch's own normalisation of the weights).
@@ -146,78 +118,41 @@ class Head(nn.Module):
             prior: False leaves the prior term out, for `PriorGradient`.
         """
         problem = self.problem(psi, y)
-        n = problem.y.shape[-1]
-        rows = whole(total, n)
-        if rows is None:
-            raise refusal(
-                "total",
-                f"be the number of training rows, an integer of at least the {n} given here",
-                repr(total),
-                f"Pass total={_all_rows()}: it weighs the prior against the data.",
-            )
-        if rows != n and not self.objective.batches:
-            raise refusal(
-                "psi",
-                f"hold all {rows} training rows for method {self.method!r}, whose belief is "
-                "bound to all the data",
-                f"{n} rows",
-                "Train in one batch, or use method 'scroll' and scroll.refit afterwards.",
-            )
+        rows = checks.require_total(total, problem.y.shape[-1], self.batches, self.method)
         if weight is not None:
-            self.weights(weight, psi)
+            checks.require_weights(weight, psi, self.batches, self.method)
             weight = weight.to(problem.psi.dtype).unsqueeze(-2)
         prior_weight = self.prior_weight if prior else 0.0
         losses = self.objective.loss(problem, rows, self.beta, prior_weight, weight)
         return losses.sum(-1) / rows
 
-    def weights(self, weight: Tensor, psi: Tensor) -> None:
-        """Check the weights of rows psi."""
-        must(
-            self.objective.batches,
-            "weight",
-            f"be None for method {self.method!r}, whose belief weighs all rows alike",
-            "weights",
-            "Use method 'scroll'.",
-        )
-        tensor("weight", weight)
-        shaped(weight, psi.shape[:-1], "weight")
-        finite("weight", weight)
-        sound = not looking() or known((weight >= 0).all())
-        must(sound, "weight", "be zero or positive", "negative ones")
-
     @full_precision
     def prior_loss(self, total: int) -> Tensor:
-        """(-prior term)/total, the part of `loss` that is the same for every batch."""
-        must(
-            self.objective.batches,
-            "method",
-            "train on a part of the rows, so that its prior stands by itself",
-            repr(self.method),
-            "Use method 'scroll'.",
-        )
-        rows = whole(total)
-        if rows is None:
-            remedy = f"Pass {_all_rows()}."
-            raise refusal("total", "be the number of training rows", repr(total), remedy)
-        problem = self._no_rows()
+        """Return (-prior term)/total, the part of `loss` that is the same for every batch.
+
+        Args:
+            total: number of rows in the whole training set.
+        """
+        rows = checks.require_prior_alone(total, self.batches, self.method)
+        problem = _without_rows(self)
         terms = self.objective.prior(self.objective.route(problem), problem)
         return -self.prior_weight * terms.sum(-1) / rows
 
     @full_precision
-    def forward(self, psi: Tensor) -> Any:
-        """The predictive distribution of each row of psi (..., N, H)."""
+    def forward(self, psi: Tensor) -> Predictive:
+        """Return the predictive distribution of each row of psi (..., N, H)."""
         return self.likelihood.predict(self.message(psi))
 
     @full_precision
     def message(self, psi: Tensor) -> Moments:
-        """q(f): the latents' means and variances, (..., K, N)."""
+        """Return q(f), the means and variances of the latents, (..., K, N)."""
         at = self.belief().project(self.features(psi))
-        return Moments(at.mean + self._offset, at.var)
+        return Moments(at.mean + _offset(self), at.var)
 
     def belief(self) -> Belief:
-        """q(w), (..., K, H)."""
-        if self.objective.batches:
-            found = self.objective.route(self._no_rows())
+        """Return q(w), (..., K, H)."""
+        if self.batches:
+            found = self.objective.route(_without_rows(self))
             return Belief(found.mean, found.cov)
         must(
             not looking() or known(self.conditioned),
@@ -236,48 +171,50 @@ class Head(nn.Module):
     def condition(self, psi: Tensor, y: Tensor) -> "Head":
         """Compute and keep the belief that `method` binds to all the training data.
 
-        Again after further training: what is kept does not follow the parameters.
+        Call it again after further training: the kept belief does not follow the parameters.
+
+        Args:
+            psi: features of all training rows, (..., N, H).
+            y: their targets or labels.
+
+        Returns:
+            The head itself.
         """
         must(
-            not self.objective.batches,
+            not self.batches,
             "method",
             "bind the belief to data",
             repr(self.method),
-            "Nothing is to be done: its belief is already there. See scroll.refit.",
+            "There is nothing to compute: the belief is learned. See scroll.refit.",
         )
         belief = self.objective.route(self.objective.precise(self.problem(psi, y)))
-        cov: Any = belief.cov.base if isinstance(belief.cov, Sum) else belief.cov
-        kind = Diag if self.objective.diagonal else Full
-        must(
-            isinstance(cov, kind),
-            "route",
-            f"return a belief with a `{kind.__name__}` covariance, as it declares",
-            f"`{type(cov).__name__}` from `{self.objective.route.name}`",
-            error=TypeError,
-        )
         self.posterior_mean.copy_(belief.mean)
-        self.posterior_scale.copy_(cov.var if isinstance(cov, Diag) else cov.scale)
+        self.posterior_scale.copy_(checks.kept_scale(belief.cov, self.objective.route))
         self.conditioned.fill_(True)
         return self
 
     @torch.no_grad()
     @full_precision
     def fit_noise(self, psi: Tensor, y: Tensor) -> "Head":
-        """Set each output's noise to the root mean square residual, as MAP-type methods do."""
-        model: Any = self.likelihood
-        must(
-            hasattr(model, "log_noise"),
-            "likelihood",
-            "be Gaussian to have a noise",
-            type(model).__name__,
-            error=TypeError,
-        )
+        """Set each output's noise to the root mean square residual, as MAP-type methods do.
+
+        Args:
+            psi: features, (..., N, H).
+            y: their targets.
+
+        Returns:
+            The head itself.
+        """
+        log_noise = getattr(self.likelihood, "log_noise", None)
+        if not isinstance(log_noise, Tensor):
+            kind = type(self.likelihood).__name__
+            raise refusal("likelihood", "be Gaussian to have a noise", kind, error=TypeError)
         residual = self.problem(psi, y).y - self.message(psi).mean
-        model.log_noise.copy_(residual.square().mean(-1).sqrt().log())
+        log_noise.copy_(residual.square().mean(-1).sqrt().log())
         return self
 
     def diagnose(self, psi: Tensor | None = None, y: Tensor | None = None) -> Diagnosis:
-        """What can go wrong with a freed belief: noise collapse, runaway, attenuation.
+        """Return what went wrong with a freed belief: noise collapse, runaway, attenuation.
 
         Args:
             psi: features to measure the spread on; without them, features of unit mean square.
@@ -286,92 +223,78 @@ class Head(nn.Module):
         return diagnose(self, psi, y)
 
     def problem(self, psi: Tensor, y: Tensor) -> Problem:
-        """What the objective sees: features (..., 1, N, H), targets (..., K, N)."""
+        """Return the problem that the objective is posed on.
+
+        Args:
+            psi: features (..., N, H), which become (..., 1, N, H).
+            y: targets or labels, which become (..., K, N).
+        """
         features = self.features(psi)
         tensor("y", y)
-        return self._problem(features, self.likelihood.encode(y, psi.shape[:-1]))
-
-    def _problem(self, features: Tensor, targets: Tensor) -> Problem:
-        cov = None if self.family is None else self.family()
-        site = None if self.log_site_noise is None else Gaussian(self.log_site_noise.exp())
-        return Problem(
-            features,
-            targets,
-            self.likelihood.factor(),
-            self.log_alpha.exp(),
-            free=None if self.mean is None else Belief(self.mean, cov),
-            added=cov if self.objective.route.needs_added else None,
-            offset=self._offset,
-            site=site,
-        )
-
-    def _no_rows(self) -> Problem:
-        """The problem without rows, for a route that needs none."""
-        like = self.log_alpha
-        psi = like.new_zeros(*self.replicates, 1, 0, self.in_features)
-        return self._problem(psi, like.new_zeros(*like.shape, 0))
-
-    @property
-    def batches(self) -> bool:
-        """Whether it can train on a part of the rows at a time."""
-        return self.objective.batches
-
-    @property
-    def _offset(self) -> Tensor | float:
-        return 0.0 if self.bias is None else self.bias[..., None]
+        return _pose(self, features, self.likelihood.encode(y, psi.shape[:-1]))
 
     def features(self, psi: Tensor) -> Tensor:
-        """psi (..., N, H), checked, as (..., 1, N, H) in the precision of the head."""
-        tensor("psi", psi)
-        axes, width = psi.shape[:-2], psi.shape[-1:]
-        if psi.dim() < 2 or axes != self.replicates or width != (self.in_features,):
-            want = ", ".join(map(str, (*self.replicates, "N", self.in_features)))
-            remedy = "Use psi[None] for one row." if psi.dim() == 1 else "Pass body(x), not x."
-            raise refusal("psi", f"have shape ({want})", tuple(psi.shape), remedy)
-        if psi.shape[-2] == 0:
-            raise refusal("psi", "hold at least one row", "an empty batch")
-        if not psi.is_floating_point():
-            raise refusal("psi", "be a floating-point tensor", psi.dtype, error=TypeError)
-        finite("psi", psi)
+        """Return psi (..., N, H), checked, as (..., 1, N, H) in the precision of the head."""
+        checks.require_features(psi, self.replicates, self.in_features)
         precise(self.log_alpha)
         return psi.to(self.log_alpha.dtype).unsqueeze(-3)
-
-    def _check_parts(self) -> None:
-        factor = self.likelihood.factor()
-        parts = (
-            (f"method {self.method!r}", self.objective.needs_gaussian),
-            ("beta > 0", self.beta > 0),
-        )
-        for name, needed in parts:
-            must(
-                isinstance(factor, Gaussian) or not needed,
-                "likelihood",
-                f"be Gaussian for {name}",
-                type(factor).__name__,
-                "Use method 'scroll' with beta=0, which takes every likelihood.",
-                TypeError,
-            )
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> Any:
-        """Load a state dict; one of another kind of head is refused before anything is loaded."""
-        given, own = state_dict, self.state_dict()
-        if not strict:
-            given = {name: state_dict[name] for name in own if name in state_dict}
-            own = {name: own[name] for name in given}
-        want = "come from a head of the same sizes, likelihood, covariance, method and replicates"
-        found, remedy = difference(own, given, precision=False), "Make the head as it was saved."
-        must(found is None, "state_dict", want, found, remedy, RuntimeError)
+        """Load a state dict; that of another kind of head is refused before anything is loaded."""
+        checks.require_same_kind(self.state_dict(), state_dict, strict)
         return super().load_state_dict(state_dict, strict, assign)
 
     def extra_repr(self) -> str:
+        """Return what `repr` shows: features, covariance and method."""
         parts = {"in_features": self.in_features, "covariance": self.covariance}
         return ", ".join(f"{k}={v!r}" for k, v in {**parts, "method": self.method}.items())
 
 
-def _all_rows() -> str:
-    """How to say the number of all rows, of which each process may have a part."""
-    group = torch.distributed
-    many = group.is_available() and group.is_initialized() and group.get_world_size() > 1
-    return "scroll.distributed.total(len(shard))" if many else "len(dataset)"
+def _register(head: Head, alpha: float, bias: bool) -> None:
+    """Give a head its parameters and buffers, apart from those of its covariance family."""
+    objective, route = head.objective, head.objective.route
+    lead = (*head.replicates, head.likelihood.latents)
+    shape = (*lead, head.in_features)
+    head.log_alpha = nn.Parameter(
+        positive("alpha", alpha).log().repeat(lead), requires_grad=objective.learns_alpha
+    )
+    head.bias = nn.Parameter(torch.zeros(lead)) if bias else None
+    head.mean = head.family = head.log_site_noise = None
+    if route.needs_belief:
+        head.mean = nn.Parameter(torch.empty(shape).uniform_(-1, 1) * head.in_features**-0.5)
+    if route.needs_added:
+        noise = gaussian(head.likelihood.factor(), route.name).noise
+        head.log_site_noise = nn.Parameter(noise.detach().log())
+    if route.needs_every_row:
+        spread = shape if objective.diagonal else (*shape, head.in_features)
+        head.register_buffer("posterior_mean", torch.zeros(shape))
+        head.register_buffer("posterior_scale", torch.zeros(spread))
+        head.register_buffer("conditioned", torch.tensor(False))
+
+
+def _offset(head: Head) -> Tensor | float:
+    return 0.0 if head.bias is None else head.bias[..., None]
+
+
+def _pose(head: Head, features: Tensor, targets: Tensor) -> Problem:
+    """Return the problem of features (..., 1, N, H) and targets (..., K, N)."""
+    cov = None if head.family is None else head.family()
+    return Problem(
+        features,
+        targets,
+        head.likelihood.factor(),
+        head.log_alpha.exp(),
+        free=None if head.mean is None else Belief(head.mean, cov),
+        added=cov if head.objective.route.needs_added else None,
+        offset=_offset(head),
+        site=None if head.log_site_noise is None else Gaussian(head.log_site_noise.exp()),
+    )
+
+
+def _without_rows(head: Head) -> Problem:
+    """Return the problem without rows, for a route that needs none."""
+    like = head.log_alpha
+    psi = like.new_zeros(*head.replicates, 1, 0, head.in_features)
+    return _pose(head, psi, like.new_zeros(*like.shape, 0))

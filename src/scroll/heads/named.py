@@ -1,8 +1,9 @@
-"""The heads by name: each composes `Head` with the likelihood of its labels."""
+"""The heads by name: each composes `Head` with the likelihood of its targets."""
 
-from typing import Any
+from typing import TypedDict
 
 from torch import Tensor
+from typing_extensions import Unpack
 
 from .._core.checks import LARGEST_COUNT, must, one_of, positive_int
 from ..objectives.objective import Objective
@@ -19,8 +20,30 @@ from .likelihoods import (
 )
 
 
+class Options(TypedDict, total=False):
+    """Further arguments of every head: see `Head`."""
+
+    alpha: float
+    prior_weight: float
+    floor: float
+    rank: int
+    init_std: float
+    bias: bool
+
+
 class RegressionHead(Head):
-    """y ~ N(w . psi, noise^2), one noise an output. Further arguments: `Head`."""
+    """y ~ N(w . psi, noise^2), a separate noise level per output.
+
+    Args:
+        in_features: number of features H.
+        out_features: number of outputs K.
+        covariance: family of S, or "auto".
+        method: a method of `scroll.METHODS`, or an `Objective`.
+        beta: exponent of the weights V^beta; 0.5 for deep bodies.
+        noise: standard deviation of the noise at the start; it is learned.
+        replicates: leading axes of independent copies.
+        options: further arguments of `Head`.
+    """
 
     def __init__(
         self,
@@ -32,7 +55,7 @@ class RegressionHead(Head):
         *,
         noise: float = 1.0,
         replicates: Replicates = (),
-        **head: Any,
+        **options: Unpack[Options],
     ):
         positive_int("out_features", out_features)
         super().__init__(
@@ -42,18 +65,25 @@ class RegressionHead(Head):
             method=method,
             beta=beta,
             replicates=replicates,
-            **head,
+            **options,
         )
 
 
 class ClassificationHead(Head):
-    """Classes 0..K-1. Further arguments: `Head`.
+    """Classes 0..K-1.
 
     Args:
-        likelihood: "ova" (one probit a class, normalised), "gaussreg" (least squares on +-1
+        in_features: number of features H.
+        classes: number of classes K.
+        likelihood: "ova" (one probit per class, normalised), "gaussreg" (least squares on +-1
             targets) or, for two classes on one latent, "probit" or "logit".
+        covariance: family of S, or "auto".
+        method: a method of `scroll.METHODS`, or an `Objective`.
+        beta: exponent of the weights V^beta ("gaussreg" only).
         scale: c of the probit ("ova", "probit"), fixed; 1 by default.
-        noise: where the noise of "gaussreg" starts; it is learned, so stop on held-out data.
+        noise: noise of "gaussreg" at the start; it is learned, so stop on held-out data.
+        replicates: leading axes of independent copies.
+        options: further arguments of `Head`.
     """
 
     def __init__(
@@ -68,52 +98,62 @@ class ClassificationHead(Head):
         scale: float | None = None,
         noise: float | None = None,
         replicates: Replicates = (),
-        **head: Any,
+        **options: Unpack[Options],
     ):
-        one_of("likelihood", likelihood, ("ova", "gaussreg", "probit", "logit"))
-        must(
-            scale is None or likelihood in ("ova", "probit"),
-            "scale",
-            f"be left out for likelihood {likelihood!r}, which has no probit to scale",
-            scale,
-        )
-        must(
-            noise is None or likelihood == "gaussreg",
-            "noise",
-            f"be left out for likelihood {likelihood!r}, which has none",
-            noise,
-        )
-        scale, noise = (1.0 if given is None else given for given in (scale, noise))
-        two = likelihood in ("probit", "logit")
-        must(
-            not two or classes == 2,
-            "classes",
-            f"be 2 for likelihood {likelihood!r}",
-            classes,
-            "Use 'ova' for more classes.",
-        )
-        if likelihood == "gaussreg":
-            model: Likelihood = GaussReg(classes, noise, replicates)
-        else:
-            model = Binary(likelihood, scale) if two else OneVersusAll(classes, scale)
         super().__init__(
             in_features,
-            model,
+            _of_classes(classes, likelihood, scale, noise, replicates),
             covariance=covariance,
             method=method,
             beta=beta,
             replicates=replicates,
-            **head,
+            **options,
         )
 
 
+def _of_classes(
+    classes: int, kind: str, scale: float | None, noise: float | None, replicates: Replicates
+) -> Likelihood:
+    """Return the likelihood of a `ClassificationHead`."""
+    one_of("likelihood", kind, ("ova", "gaussreg", "probit", "logit"))
+    must(
+        scale is None or kind in ("ova", "probit"),
+        "scale",
+        f"be left out for likelihood {kind!r}, which has no probit to scale",
+        scale,
+    )
+    must(
+        noise is None or kind == "gaussreg",
+        "noise",
+        f"be left out for likelihood {kind!r}, which has none",
+        noise,
+    )
+    must(
+        kind not in ("probit", "logit") or classes == 2,
+        "classes",
+        f"be 2 for likelihood {kind!r}",
+        classes,
+        "Use 'ova' for more classes.",
+    )
+    scale, noise = (1.0 if given is None else given for given in (scale, noise))
+    if kind == "gaussreg":
+        return GaussReg(classes, noise, replicates)
+    return OneVersusAll(classes, scale) if kind == "ova" else Binary(kind, scale)
+
+
 class OrdinalHead(Head):
-    """Ordered levels 0..K-1. Further arguments: `Head`.
+    """Ordered levels 0..K-1.
 
     Args:
+        in_features: number of features H.
+        levels: number of levels K.
+        covariance: family of S, or "auto".
+        method: a method of `scroll.METHODS`, or an `Objective`.
         scale: c of the probit, fixed.
-        thresholds: where the K-1 increasing thresholds start; they are learned, and stand in
-            for a bias.
+        thresholds: the K-1 increasing thresholds at the start; they are learned, and replace a
+            bias.
+        replicates: leading axes of independent copies.
+        options: further arguments of `Head`, except `bias`.
     """
 
     def __init__(
@@ -126,34 +166,34 @@ class OrdinalHead(Head):
         scale: float = 1.0,
         thresholds: Tensor | None = None,
         replicates: Replicates = (),
-        **head: Any,
+        **options: Unpack[Options],
     ):
-        must(
-            not head.pop("bias", False),
-            "bias",
-            "be left out for ordered levels",
-            True,
-            "Their thresholds stand in for one.",
-        )
+        remedy = "Their thresholds replace it."
+        must(not options.get("bias"), "bias", "be left out for ordered levels", True, remedy)
+        options["bias"] = False
         super().__init__(
             in_features,
             OrdinalLikelihood(levels, scale, thresholds, replicates),
             covariance=covariance,
             method=method,
-            bias=False,
             replicates=replicates,
-            **head,
+            **options,
         )
 
 
 class CountHead(Head):
-    """y = 0, 1, 2, ..., rate exp(w . psi). Further arguments: `Head`.
+    """y = 0, 1, 2, ..., rate exp(w . psi).
 
     Args:
+        in_features: number of features H.
         likelihood: "poisson" or "negbinomial".
-        concentration: where the negative binomial's concentration starts.
+        covariance: family of S, or "auto".
+        method: a method of `scroll.METHODS`, or an `Objective`.
+        concentration: concentration of the negative binomial at the start; it is learned.
         largest: largest count in training, at most 1e12. The predictive mean stays below 10 times
-            it, whatever the features are; larger counts are refused.
+            it for any features; larger counts are refused.
+        replicates: leading axes of independent copies.
+        options: further arguments of `Head`.
     """
 
     def __init__(
@@ -166,7 +206,7 @@ class CountHead(Head):
         concentration: float = 1.0,
         largest: float = LARGEST_COUNT,
         replicates: Replicates = (),
-        **head: Any,
+        **options: Unpack[Options],
     ):
         super().__init__(
             in_features,
@@ -174,5 +214,5 @@ class CountHead(Head):
             covariance=covariance,
             method=method,
             replicates=replicates,
-            **head,
+            **options,
         )

@@ -1,6 +1,6 @@
-"""The gradient of the prior term, found now and then and added at every step."""
+"""The gradient of the prior term, computed every few steps and added at every step."""
 
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -10,11 +10,11 @@ from .head import Head
 
 
 class PriorGradient:
-    """Makes a full covariance cheap to train: its prior term is the dear part of its loss.
+    """Makes a full covariance cheap to train: its prior term dominates the cost of the loss.
 
-    The term is the same for every batch and changes slowly, so its gradient may be some steps
-    old. It is added at every step, so that an optimiser with a memory, such as Adam, sees what
-    it would see if it were found anew each time.
+    The term is the same for every batch and changes slowly, so its gradient is recomputed every
+    k steps and reused in between. It is added at every step, so that an optimiser with running
+    averages, such as Adam, sees almost the gradients of the full loss.
 
         prior = PriorGradient(head, total=len(dataset))
         for i, (x, y) in enumerate(batches):
@@ -26,10 +26,10 @@ class PriorGradient:
             optimiser.step()
 
     Under DistributedDataParallel every rank does the same, and the prior counts once. A
-    checkpoint may hold it: `save(path, step, ..., prior=prior)`.
+    checkpoint can hold it: `save(path, step, ..., prior=prior)`.
 
     Args:
-        head: of a method that trains on a part of the rows.
+        head: a head that trains on mini-batches.
         total: number of rows in the whole training set.
     """
 
@@ -37,7 +37,7 @@ class PriorGradient:
         must(isinstance(head, Head), "head", "be a scroll head", type(head).__name__)
         must(whole(total) is not None, "total", "be the number of training rows", repr(total))
         if not head.batches:
-            head.prior_loss(total)  # which says why there is none
+            head.prior_loss(total)  # raises the error that says why there is none
         must(
             any(p.requires_grad for p in head.parameters()),
             "head",
@@ -45,24 +45,24 @@ class PriorGradient:
             "none",
         )
         self.head, self.total = head, total
-        self.kept: list[Tensor] = []  # made where the parameters are by then, zero of frozen ones
+        self.kept: list[Tensor] = []  # one per parameter, made by `find`; zero for frozen ones
 
     def find(self) -> None:
-        """Find the gradient where the head is now."""
+        """Compute the gradient at the present parameters."""
         every = [*self.head.parameters()]
         learn = [p for p in every if p.requires_grad]
         self._follow()
         with torch.enable_grad():
             loss: Tensor = self.head.prior_loss(self.total).sum()
-            fresh: Any = iter(torch.autograd.grad(loss, learn, allow_unused=True) if learn else ())
+            fresh = iter(torch.autograd.grad(loss, learn, allow_unused=True) if learn else ())
         for kept, p in zip(self.kept, every, strict=True):
             new = next(fresh) if p.requires_grad else None
             kept.zero_() if new is None else kept.copy_(new)
 
     def add(self) -> None:
-        """Add what was found last to the gradients, before the optimiser's step.
+        """Add the last computed gradient to the parameters' gradients, before the optimiser's step.
 
-        With a `torch.amp.GradScaler`, after `scaler.unscale_(optimiser)`: it is not scaled.
+        With a `torch.amp.GradScaler`, call it after `scaler.unscale_(optimiser)`: it is not scaled.
         """
         must(self.kept, "find", "be called before `add`", "no call", "Call it at the first step.")
         self._follow()
@@ -75,18 +75,18 @@ class PriorGradient:
                 p.grad.add_(kept)
 
     def _follow(self) -> None:
-        """What is kept has the precision, and the place, that the parameters have now."""
+        """Move the kept gradients to the present device and precision of the parameters."""
         every = [*self.head.parameters()]
         if not self.kept:
             self.kept = [torch.zeros_like(p) for p in every]
         self.kept = [kept.to(p) for kept, p in zip(self.kept, every, strict=True)]
 
-    def state_dict(self) -> dict[str, Any]:
-        """What was found last, for a checkpoint."""
+    def state_dict(self) -> dict[str, list[Tensor]]:
+        """Return the last computed gradient, for a checkpoint."""
         return {"kept": list(self.kept)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on with what a checkpoint holds."""
+    def load_state_dict(self, state: Mapping[str, Sequence[Tensor]]) -> None:
+        """Take over the gradient of a checkpoint."""
         given = state.get("kept")
         want = [tuple(p.shape) for p in self.head.parameters()]
         sizes = None if given is None else [tuple(kept.shape) for kept in given]
