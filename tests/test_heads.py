@@ -462,7 +462,7 @@ MADE = {
     "features a truth": (lambda: RegressionHead(True), r"`in_features` must be a positive integer, but got True"),
     "a bias beside thresholds": (lambda: OrdinalHead(H, 4, bias=True), r"`bias` must be left out for ordered levels"),
     "weight of no prior": (lambda: RegressionHead(H, method="loo", prior_weight=50.0), r"`prior_weight` must be left at 1 for method 'loo'"),
-    "diagonal of a full route": (lambda: RegressionHead(H, covariance="diag", method=scroll.Objective(conjugate)), r"`covariance` must be 'full', which is what this"),
+    "diagonal of a full route": (lambda: RegressionHead(H, covariance="diag", method=scroll.Objective(conjugate)), r"`covariance` must be 'full', the covariance that route"),
     "scale zero": (lambda: ClassificationHead(H, 3, scale=0.0), r"`scale` must be positive"),
 }  # fmt: skip
 

@@ -136,7 +136,7 @@ def _hard_weight(head: Diagnosable, psi: Tensor, y: Tensor) -> Tensor:
 
 
 def _runaway(belief: Belief) -> Tensor | None:
-    """Return tr S^-1 - mu' S^-2 mu, minus the sign of the gradient in large alpha (Eq. dL_dalpha)."""
+    """Return tr S^-1 - mu' S^-2 mu: if positive, a large alpha grows further (Eq. dL_dalpha)."""
     if isinstance(belief.cov, Point):  # alpha* = H / |mu|^2, always finite
         return None
     belief = cast(belief, torch.float64)
