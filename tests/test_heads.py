@@ -419,7 +419,7 @@ LABELS = {
     "float labels": (lambda: ClassificationHead(H, 3), torch.zeros(N), r"`y` must hold integer labels, but got torch.float32. Convert it with y.long"),
     "a signed label": (lambda: ClassificationHead(H, 2, "probit"), torch.full((N,), -1), r"`y` must hold labels 0..1"),
     "a level too high": (lambda: OrdinalHead(H, 4), torch.full((N,), 4), r"`y` must hold labels 0..3 for 4 levels"),
-    "one-hot labels": (lambda: ClassificationHead(H, 3), torch.zeros(N, 3).long(), r"`y` must hold one label a row, shape \(24,\).*Use y.argmax"),
+    "one-hot labels": (lambda: ClassificationHead(H, 3), torch.zeros(N, 3).long(), r"`y` must hold one label per row, shape \(24,\).*Use y.argmax"),
     "labels from one": (lambda: ClassificationHead(H, 3), torch.arange(N) % 3 + 1, r"but got labels 1..3. Subtract 1"),
     "a negative count": (lambda: CountHead(H), torch.full((N,), -1), r"`y` must hold counts 0, 1, 2, ..., but got \[-1, -1, -1\]"),
     "half a count": (lambda: CountHead(H), torch.full((N,), 0.5), r"`y` must hold counts.*Use RegressionHead"),

@@ -117,7 +117,7 @@ def test_rows_that_do_not_fit_are_refused(name, ax):
 @pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
 def test_columns_and_gaps_are_refused(picture, ax):
     p, y = example()
-    with pytest.raises(ValueError, match=r"must hold one number a row.*Use \w+\.squeeze\(-1\)"):
+    with pytest.raises(ValueError, match=r"must hold one number per row.*Use \w+\.squeeze\(-1\)"):
         picture(p, y[:, None], ax=ax)
     with pytest.raises(ValueError, match=r"must be finite, but got 1 NaN"):
         picture(p, y.where(y < y.max(), torch.nan), ax=ax)

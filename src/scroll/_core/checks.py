@@ -1,4 +1,4 @@
-"""Checks at the public edge: one form of message, one switch.
+"""Checks of the user's arguments: one form of error message, one switch.
 
 Every message reads: `x` must ..., but got .... Remedy.
 """
@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from operator import index
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,11 +19,11 @@ _values_checked: ContextVar[bool] = ContextVar("scroll_values_checked", default=
 
 @contextmanager
 def unchecked() -> Iterator[None]:
-    """Within this block, values are not checked (shapes still are).
+    """Within this block, do not check values (shapes still are).
 
     Checking a value on an accelerator waits for the device, and under torch.vmap there is no
-    value to check. Compiled code never checks values. The block holds for the thread or task
-    that enters it and for no other.
+    value to check. Compiled code never checks values. The block affects only the thread or task
+    that enters it.
     """
     if torch.compiler.is_compiling():
         yield
@@ -37,12 +36,12 @@ def unchecked() -> Iterator[None]:
 
 
 def looking() -> bool:
-    """True if values may be checked here."""
+    """Return True if values are to be checked here."""
     return not torch.compiler.is_compiling() and _values_checked.get()
 
 
 def known(ok: Tensor) -> bool:
-    """`ok` as a bool; True where it has no value to look at: inside vmap, and on meta."""
+    """Return `ok` as a bool; True where it has no value, inside vmap and on the meta device."""
     try:
         return bool(ok)
     except RuntimeError:
@@ -52,56 +51,59 @@ def known(ok: Tensor) -> bool:
 def refusal(
     name: str, what: str, got: object, remedy: str = "", error: type[Exception] = ValueError
 ) -> Exception:
-    """Return `error` in the house form, each part of it shortened to a length that can be read."""
+    """Return an exception whose message reads: `name` must `what`, but got `got`. `remedy`
+
+    Each part is shortened to a readable length.
+    """
     name, what, said, remedy = map(shortened, (name, what, f"{got}", remedy))
     return error(f"`{name}` must {what}, but got {said}.{' ' + remedy if remedy else ''}")
 
 
 def shortened(text: str, most: int = 600) -> str:
-    """`text` without its middle, if it has more than `most` characters."""
+    """Return `text`, without its middle if it has more than `most` characters."""
     if len(text) <= most:
         return text
     return f"{text[: most // 2]} ... {text[-most // 4 :]}"
 
 
 def quoted(value: object) -> str:
-    """A value as it is written in a message, shortened if need be."""
+    """Return the repr of a value for a message, shortened to 60 characters."""
     return shortened(repr(value), 60)
 
 
 def listed(names: Iterable[object], most: int = 5) -> str:
-    """Some names, and how many more there are."""
+    """Return the first names, and how many more there are."""
     words = [quoted(name) for name in names]
     return ", ".join(words[:most]) + (f" and {len(words) - most} more" if words[most:] else "")
 
 
 def must(
-    ok: Any,
+    ok: object,
     name: str,
     what: str,
     got: object,
     remedy: str = "",
     error: type[Exception] = ValueError,
 ) -> None:
-    """Raise `error` in the house form unless `ok`."""
+    """Raise the exception of `refusal` unless `ok`."""
     if not ok:
         raise refusal(name, what, got, remedy, error)
 
 
 def one_of(name: str, got: str, choices: Collection[str], remedy: str = "") -> None:
-    """`got` is one of `choices`."""
+    """Require that `got` is one of `choices`."""
     must(got in choices, name, f"be one of {', '.join(map(repr, choices))}", repr(got), remedy)
 
 
 def positive(name: str, x: object) -> Tensor:
-    """`x` as a tensor of finite, positive numbers."""
+    """Return `x` as a tensor, whose numbers must be positive and finite."""
     t = _numbers(name, x)
     must(bool((t > 0).all() and t.isfinite().all()), name, "be positive and finite", t.tolist())
     return torch.as_tensor(x)
 
 
 def not_negative(name: str, x: object) -> None:
-    """`x` holds finite numbers, zero or positive."""
+    """Require that `x` holds finite numbers, zero or positive."""
     t = _numbers(name, x)
     must(
         bool((t >= 0).all() and t.isfinite().all()),
@@ -112,7 +114,7 @@ def not_negative(name: str, x: object) -> None:
 
 
 def _numbers(name: str, x: object) -> Tensor:
-    """`x` to be looked at: on the CPU, as a default device may have no values."""
+    """Return `x` as a tensor to check: on the CPU, as a default device may have no values."""
     try:
         return x if isinstance(x, Tensor) else torch.as_tensor(x, device="cpu")
     except (TypeError, ValueError, RuntimeError) as error:
@@ -120,12 +122,12 @@ def _numbers(name: str, x: object) -> Tensor:
 
 
 def positive_int(name: str, number: int) -> None:
-    """`number` is a positive integer."""
+    """Require that `number` is a positive integer."""
     must(whole(number) is not None, name, "be a positive integer", repr(number))
 
 
 def whole(number: object, least: int = 1) -> int | None:
-    """`number` as an integer of at least `least`; None of anything else."""
+    """Return `number` as an integer if it is one of at least `least`; otherwise None."""
     if not isinstance(number, int):
         try:
             number = index(number)  # type: ignore[arg-type]
@@ -135,7 +137,7 @@ def whole(number: object, least: int = 1) -> int | None:
 
 
 def axes(replicates: tuple[int, ...]) -> tuple[int, ...]:
-    """`replicates` is a tuple of positive integers."""
+    """Return `replicates`, which must be a tuple of positive integers."""
     must(
         isinstance(replicates, tuple) and all(isinstance(r, int) and r > 0 for r in replicates),
         "replicates",
@@ -147,17 +149,17 @@ def axes(replicates: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def tensor(name: str, x: object) -> None:
-    """`x` is a tensor."""
+    """Require that `x` is a tensor."""
     if not isinstance(x, Tensor):
         remedy = f"Convert it with torch.as_tensor({name})."
         raise refusal(name, "be a torch.Tensor", type(x).__name__, remedy, TypeError)
 
 
 def finite(name: str, x: Tensor) -> None:
-    """Every element of `x` is real and finite; the sum is asked first, because that is cheap."""
+    """Require that every element of `x` is real and finite."""
     if x.is_complex():
         raise refusal(name, "be real", x.dtype, error=TypeError)
-    if looking() and not known(x.sum().isfinite()):
+    if looking() and not known(x.sum().isfinite()):  # the sum first: it is cheap
         bad = ~x.isfinite()
         first = bad.nonzero()[0].tolist() if bool(bad.any()) else []
         must(
@@ -170,13 +172,13 @@ def finite(name: str, x: Tensor) -> None:
 
 
 def precise(like: Tensor) -> None:
-    """A head has a precision that its variances can do with."""
+    """Require a precision in which a head's variances can be computed."""
     remedy = "Keep it in single precision: head.float(). Its features may have any."
     must(like.dtype.itemsize >= 4, "head", "be in float32 or float64", like.dtype, remedy)
 
 
 def shaped(y: Tensor, shape: torch.Size, name: str = "y") -> None:
-    """Targets `y` have the shape of their rows."""
+    """Require that the targets `y` have the shape of their rows."""
     if y.shape != shape:
         column = y.dim() == len(shape) + 1 and y.shape[-1] == 1
         stacked = y.dim() < len(shape) and y.shape == shape[-y.dim() :]
@@ -187,7 +189,7 @@ def shaped(y: Tensor, shape: torch.Size, name: str = "y") -> None:
 
 
 def counts(y: Tensor, largest: float) -> None:
-    """`y` holds whole numbers, from zero to `largest`."""
+    """Require that `y` holds integers from 0 to `largest`."""
     finite("y", y)
     if not looking():
         return
@@ -202,10 +204,10 @@ def counts(y: Tensor, largest: float) -> None:
 
 
 def labels(y: Tensor, rows: torch.Size, count: int, kind: str = "classes") -> Tensor:
-    """Labels 0..count-1, one a row."""
+    """Return `y` as int64, which must hold labels 0..count-1, one per row."""
     tensor("y", y)
     if y.dim() == len(rows) + 1 and y.shape[-1] == count:
-        want = f"hold one label a row, shape {tuple(rows)}"
+        want = f"hold one label per row, shape {tuple(rows)}"
         raise refusal("y", want, f"{tuple(y.shape)}, one-hot", "Use y.argmax(-1).")
     shaped(y, rows)
     if y.is_floating_point() or y.is_complex():

@@ -1,7 +1,7 @@
-"""Random numbers that are a function of what they are for.
+"""Counter-based random numbers: a function of what they are for, without a generator's state.
 
-A number drawn for (seed, step, row) is the same on every device, in every stack and whatever
-was drawn before, so a replicate trains alike alone and among others.
+A number drawn for (seed, step, row) is the same on every device, in every stack and whatever was
+drawn before, so a replicate trains the same alone and in a stack.
 """
 
 import torch
@@ -12,7 +12,7 @@ _FACTOR = 0x45D9F3B  # below 2^31, so that a product with a word stays within in
 
 
 def bits(*words: Tensor | int) -> Tensor:
-    """32 random bits, as int64, for each tuple of integers; tensors broadcast."""
+    """Return 32 random bits, as int64, for each tuple of integers; tensors broadcast."""
     state: Tensor | int = 0
     for word in words:
         state = _mix((state * _FACTOR + word) & _WORD)
@@ -20,13 +20,13 @@ def bits(*words: Tensor | int) -> Tensor:
 
 
 def permutation(seeds: Tensor, epoch: int, n: int) -> Tensor:
-    """An order of n rows for each seed, (R,) -> (R, n)."""
+    """Return an order of n rows for each seed, (R,) -> (R, n)."""
     keys = bits(seeds[:, None], epoch, torch.arange(n, device=seeds.device))
     return keys.sort(dim=-1, stable=True).indices
 
 
 def kept(p: float, *words: Tensor | int) -> Tensor:
-    """Whether each tuple of integers survives a dropout with probability p."""
+    """Return True for each tuple of integers that survives a dropout with probability p."""
     return bits(*words) >= int(p * 2**32)
 
 

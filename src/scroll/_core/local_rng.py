@@ -8,13 +8,15 @@ global generator stays where it was.
 from collections.abc import Callable
 from functools import cache
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Generator, Tensor
+from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-aten: Any = torch.ops.aten
+aten = torch.ops.aten
+T = TypeVar("T")
 FLOATING = (aten.empty, aten.eye, aten.normal, aten.ones, aten.rand, aten.randn, aten.zeros)
 
 _GLOBAL = Lock()  # of torch's global generator, while a function that takes no other draws from it
@@ -23,8 +25,8 @@ _GLOBAL = Lock()  # of torch's global generator, while a function that takes no 
 class Draws(TorchDispatchMode):
     """Within this block, in this thread, torch draws the numbers that follow `manual_seed(seed)`.
 
-    It works below Python, so that it also holds for modules that know of no generator. A
-    generator that is passed explicitly is used.
+    It works in torch's dispatcher, so it also affects modules that take no generator. A generator
+    that is passed explicitly is used.
 
     Args:
         seed: of the generators, one per device.
@@ -42,8 +44,8 @@ class Draws(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
+        self, func: OpOverload, types: object, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> object:
         """Call `func` with the local generator and precision, where it takes any."""
         given = dict(kwargs or {})
         if _has_precision(func) and given.get("dtype") is None and _is_floating(func, args):
@@ -65,7 +67,7 @@ class Draws(TorchDispatchMode):
             self.generators[device] = Generator(device).manual_seed(self.seed)
         return self.generators[device]
 
-    def _on_global(self, device: torch.device, draw: Callable[[], Any]) -> Any:
+    def _on_global(self, device: torch.device, draw: Callable[[], T]) -> T:
         """Draw on the global generator of the CPU, one thread at a time, and put it back."""
         if device.type != "cpu":
             return draw()
@@ -78,13 +80,13 @@ class Draws(TorchDispatchMode):
 
 
 @cache
-def _arguments(func: Any) -> list[str]:
+def _arguments(func: OpOverload) -> list[str]:
     return [argument.name for argument in func._schema.arguments]
 
 
 @cache
-def _taking_generator(func: Any) -> Any:
-    """`func` itself or its overload that takes a generator as well; None if there is none."""
+def _taking_generator(func: OpOverload) -> OpOverload | None:
+    """Return `func` or its overload that takes a generator as well; None if there is none."""
     if "generator" in _arguments(func):
         return func
     packet = func.overloadpacket
@@ -96,15 +98,15 @@ def _taking_generator(func: Any) -> Any:
 
 
 @cache
-def _is_random(func: Any) -> bool:
+def _is_random(func: OpOverload) -> bool:
     return torch.Tag.nondeterministic_seeded in func.tags
 
 
 @cache
-def _has_precision(func: Any) -> bool:
+def _has_precision(func: OpOverload) -> bool:
     """True if `func` makes a tensor of torch's default precision where none is given."""
     return func.overloadpacket in (*FLOATING, aten.full) and "dtype" in _arguments(func)
 
 
-def _is_floating(func: Any, args: tuple[Any, ...]) -> bool:
+def _is_floating(func: OpOverload, args: tuple[object, ...]) -> bool:
     return func.overloadpacket is not aten.full or isinstance(args[1], float)

@@ -51,31 +51,34 @@ def _rule(table: tuple[Tensor, Tensor], like: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def sinh_rule(like: Tensor, order: int = 321) -> tuple[Tensor, Tensor]:
-    """Nodes and log weights over a line, in widths of what is integrated."""
+    """Return nodes and log weights over a line, in widths of what is integrated."""
     return _rule(_sinh(order), like)
 
 
 def expect(g: Fn, mean: Tensor, var: Tensor, order: int = 281, reach: float = 14.0) -> Tensor:
-    """E[g(f)], by nodes up to `reach` deviations away; 14 hold exp(f) up to a deviation of 5."""
+    """Return E[g(f)], by `order` nodes up to `reach` deviations away.
+
+    A reach of 14 suffices for exp(f) up to a standard deviation of 5.
+    """
     z, w = _rule(_trapezoid(order, reach), mean)
     return (g(mean + _std(var) * z) * w).sum(0)
 
 
 def log_expect(log_g: Fn, mean: Tensor, var: Tensor, order: int = 32) -> Tensor:
-    """log E[g(f)], belief-centred, by `order` Gauss-Hermite nodes (Lemma gh_error)."""
+    """Return log E[g(f)], belief-centred, by `order` Gauss-Hermite nodes (Lemma gh_error)."""
     z, log_w = _rule(_hermite(order), mean)
     return (log_g(mean + _std(var) * z) + log_w).logsumexp(0)
 
 
 def log_error_bound(order: int, var: Tensor, log_derivative: float) -> Tensor:
-    """log of the bound m!/(2m)! v^m M_2m on |Z - Z_m|, M_2m = sup |d^2m g| (Lemma gh_error)."""
+    """Return log of the bound m!/(2m)! v^m sup |d^2m g| on |Z - Z_m|, m = order (Lemma gh_error)."""
     return lgamma(order + 1) - lgamma(2 * order + 1) + order * var.log() + log_derivative
 
 
 def log_expect_at_mode(
     log_g: Fn, mean: Tensor, var: Tensor, order: int = 321, derivatives: Derivatives | None = None
 ) -> Tensor:
-    """log E[g(f)], mode-centred, where g(f) N(f; mean, var) has one mode (g log-concave).
+    """Return log E[g(f)], mode-centred, where g(f) N(f; mean, var) has one mode (g log-concave).
 
     In z = (f - mean)/std the integral does not depend on where the nodes sit, so no
     gradient flows through them. `derivatives` gives the first two of log g; without it they are

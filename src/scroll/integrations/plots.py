@@ -1,12 +1,13 @@
-"""Pictures, for those who would rather look. Needs the extra `scroll-torch[plots]`.
+"""Plots of predictives and scores. Needs the extra `scroll-torch[plots]`.
 
-Each draws into `ax`, by default the current axes, and returns it. Data are tensors, arrays or
-lists of N rows; of several outputs, give one at a time.
+Each function draws into `ax`, by default the current axes, and returns it. Data are tensors, arrays
+or lists of N rows; of several outputs, give one at a time.
 """
 
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,17 +16,19 @@ from torch import Tensor
 
 from .._core.checks import finite, must, positive_int
 from .._core.files import write
+from ..predictive import Distribution, Numeric
 from ..predictive.metrics import LEVELS, calibration_error, coverage, step
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Data = Tensor | ArrayLike
 GREY = "0.6"
 
 
-def pyplot() -> Any:
-    """matplotlib.pyplot, imported only where a picture is asked for."""
+def pyplot() -> ModuleType:
+    """Import and return matplotlib.pyplot."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as missing:
@@ -36,7 +39,7 @@ def pyplot() -> Any:
     return plt
 
 
-def save(figure: Any, path: Path, dpi: int = 200) -> None:
+def save(figure: "Figure", path: Path, dpi: int = 200) -> None:
     """Write a figure to a file, completely or not at all; the suffix of `path` is the format."""
     content = BytesIO()
     figure.savefig(content, dpi=dpi, format=path.suffix[1:])
@@ -44,9 +47,22 @@ def save(figure: Any, path: Path, dpi: int = 200) -> None:
 
 
 def predictive_band(
-    x: Data, predictive: Any, *, width: float = 2.0, color: str = "C0", ax: "Axes | None" = None
+    x: Data,
+    predictive: Distribution,
+    *,
+    width: float = 2.0,
+    color: str = "C0",
+    ax: "Axes | None" = None,
 ) -> "Axes":
-    """The predictive mean over x, and a band of +-`width` standard deviations."""
+    """Draw the predictive mean over x, and a band of +-`width` standard deviations.
+
+    Args:
+        x: input of each row, (N,).
+        predictive: of one output.
+        width: half width of the band, in standard deviations.
+        color: of the line and the band.
+        ax: where to draw.
+    """
     line = _rows_of(predictive, x, "x").numpy()
     order = line.argsort(kind="stable")  # of shuffled rows, a line and not a scribble
     line, mean, std = (a[order] for a in (line, *_moments(predictive)))
@@ -58,12 +74,18 @@ def predictive_band(
 
 
 def calibration_curve(
-    predictive: Any, y: Data, *, color: str = "C0", ax: "Axes | None" = None
+    predictive: Numeric, y: Data, *, color: str = "C0", ax: "Axes | None" = None
 ) -> "Axes":
-    """Empirical against nominal coverage of central intervals; above the diagonal, too wide.
+    """Draw empirical against nominal coverage of central intervals; above the diagonal, too wide.
 
-    The numbers are those of `metrics.coverage`, made for a real y: of few levels or small counts
-    even the true predictive lies off the diagonal. `pit_histogram` looks at those more fairly.
+    The numbers are those of `metrics.coverage`, which is made for a real y. For few levels or small
+    counts even the true predictive lies off the diagonal: use `pit_histogram` for those.
+
+    Args:
+        predictive: of one output.
+        y: target of each row, (N,).
+        color: of the curve.
+        ax: where to draw. A second curve in the same axes shares the diagonal.
     """
     y = _rows_of(predictive, y)
     levels = (0.0, *LEVELS, 1.0)
@@ -80,13 +102,21 @@ def calibration_curve(
 
 
 def pit_histogram(
-    predictive: Any, y: Data, *, bins: int = 20, color: str = "C0", ax: "Axes | None" = None
+    predictive: Numeric, y: Data, *, bins: int = 20, color: str = "C0", ax: "Axes | None" = None
 ) -> "Axes":
-    """Density of u_n = P(. <= y_n), uniform if calibrated; a hump is too wide, a bowl too narrow.
+    """Draw the density of u_n = P(. <= y_n), which is uniform if the predictive is calibrated.
 
-    The band holds each bar of a calibrated model 9 times in 10, so of 20 bars expect two outside.
-    Levels and counts take the middle of their step, u_n = (F(y_n) + F(y_n - 1)) / 2; where the
-    steps are wider than the bars, bars stand out and the band does not apply.
+    A hump in the middle means too wide, a bowl too narrow. The band contains each bar of a
+    calibrated model 9 times in 10, so expect two of 20 bars outside. For levels and counts,
+    u_n = (F(y_n) + F(y_n - 1)) / 2 is the middle of the step; where the steps are wider than the
+    bars, the band does not apply.
+
+    Args:
+        predictive: of one output.
+        y: target of each row, (N,).
+        bins: number of bars.
+        color: of the bars.
+        ax: where to draw.
     """
     from scipy.stats import binom
 
@@ -106,11 +136,23 @@ def pit_histogram(
 
 
 def spread_against_residual(
-    predictive: Any, y: Data, *, bins: int = 10, color: str = "C0", ax: "Axes | None" = None
+    predictive: Distribution,
+    y: Data,
+    *,
+    bins: int = 10,
+    color: str = "C0",
+    ax: "Axes | None" = None,
 ) -> "Axes":
-    """|y_n - E y_n| over sd y_n, and their root mean squares in quantile bins of the deviation.
+    """Draw |y_n - E y_n| over sd y_n, and their root mean squares in quantile bins of sd y_n.
 
     E (y - E y)^2 = var y within every bin of a calibrated model, so its points lie on the diagonal.
+
+    Args:
+        predictive: of one output.
+        y: target of each row, (N,).
+        bins: number of bins.
+        color: of the rows.
+        ax: where to draw.
     """
     positive_int("bins", bins)
     y = _rows_of(predictive, y)
@@ -147,7 +189,15 @@ def ood_histogram(
     bins: int = 40,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Share of rows by OOD score, and a threshold: by default 95 % of the usual rows lie below."""
+    """Draw the share of rows by out-of-distribution score, and a threshold.
+
+    Args:
+        usual: scores of in-distribution rows, (N,).
+        strange: scores of other rows, if there are any.
+        threshold: where to draw the line; by default, 95 % of the usual rows lie below it.
+        bins: number of bars.
+        ax: where to draw.
+    """
     positive_int("bins", bins)
     groups = {"usual": _rows("usual", usual).numpy()}
     if strange is not None:
@@ -179,7 +229,7 @@ def _numpy(t: Tensor) -> NDArray[np.float64]:
     return t.detach().cpu().double().numpy()
 
 
-def _moments(predictive: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _moments(predictive: Distribution) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return _numpy(predictive.mean), _numpy(predictive.stddev)
 
 
@@ -188,18 +238,18 @@ def _rms(a: NDArray[np.float64]) -> float:
 
 
 def _rows(name: str, data: Data) -> Tensor:
-    """`data` as finite numbers, one a row, in float64 on the CPU."""
+    """Return `data` as finite numbers, one per row, in float64 on the CPU."""
     array = _numpy(data) if isinstance(data, Tensor) else np.array(data, float, order="C")
     remedy = f"Use {name}.squeeze(-1)." if array.ndim == 2 and array.shape[1] == 1 else ""
     ok = array.ndim == 1 and array.size > 0
-    must(ok, name, "hold one number a row, shape (N,)", f"shape {array.shape}", remedy)
+    must(ok, name, "hold one number per row, shape (N,)", f"shape {array.shape}", remedy)
     rows = torch.as_tensor(array)
     finite(name, rows)
     return rows
 
 
-def _rows_of(predictive: Any, data: Data, name: str = "y") -> Tensor:
-    """`data` as the rows of a predictive of one output."""
+def _rows_of(predictive: Distribution, data: Data, name: str = "y") -> Tensor:
+    """Return `data`, whose rows must be those of a predictive of one output."""
     shape = tuple(predictive.mean.shape)
     want, remedy = "have one output, a mean of shape (N,)", "Give one output at a time."
     must(len(shape) == 1, "predictive", want, f"shape {shape}", remedy)

@@ -1,4 +1,4 @@
-"""`ScrollRegressor` as a probabilistic regressor of skpro, which only this file imports."""
+"""`ScrollRegressor` as a probabilistic regressor of skpro. Only this file imports skpro."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from ..fitting.plans import Body
 
 
 class ScrollProba(BaseProbaRegressor):  # type: ignore[misc]
-    """Normals, or of several members their mixture, from a table.
+    """A regressor whose predictives are skpro's `Normal`, or `NormalMixture` of several members.
 
     Arguments are those of `ScrollRegressor`.
 
@@ -81,7 +81,7 @@ class ScrollProba(BaseProbaRegressor):  # type: ignore[misc]
         return self._frame(X, self.estimator_.predict(_named(X), return_std=True)[1] ** 2)
 
     def _predict_quantiles(self, X: pd.DataFrame, alpha: list[float]) -> pd.DataFrame:
-        """Exact, where skpro would search the mixture's distribution function row by row."""
+        """Return exact quantiles; skpro would search the distribution function row by row."""
         found = self.estimator_.predict_quantiles(_named(X), alpha).reshape(len(X), -1)
         columns = pd.MultiIndex.from_product([self._targets, alpha])
         return pd.DataFrame(found, X.index, columns)
@@ -103,11 +103,11 @@ class ScrollProba(BaseProbaRegressor):  # type: ignore[misc]
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
-        """Small fits, for skpro's checks."""
+        """Return settings of small fits, for skpro's own checks."""
         one = {"body": "smooth", "max_steps": 20, "random_state": 0}
         return [one, one | {"n_members": 2, "routing": "closed"}]
 
 
 def _named(X: pd.DataFrame) -> pd.DataFrame:
-    """X with names that are text: skpro allows numbers among them, scikit-learn does not."""
+    """Return X with text as column names: skpro allows numbers, scikit-learn does not."""
     return X.set_axis(X.columns.astype(str), axis=1)

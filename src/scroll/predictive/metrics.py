@@ -1,6 +1,7 @@
-"""What a predictive is worth on held-out data.
+"""Scores of predictives on held-out data, lower is better but for accuracy and coverage.
 
-Rows are the last axis, (..., N); of several outputs (N, K), give one at a time. Labels are 0..K-1.
+Rows are the last axis, (..., N), and every score is a mean over them, (...). Of several outputs
+(N, K), give one at a time. Labels are 0..K-1.
 """
 
 import torch
@@ -10,54 +11,61 @@ from .._core.checks import labels, must, positive_int
 from .labels import Ordered
 from .protocol import Distribution, Labels, Numeric, Predictive
 
-LEVELS = tuple(round(0.05 * k, 2) for k in range(1, 20))
+LEVELS = tuple(round(0.05 * k, 2) for k in range(1, 20))  # of central intervals
 
 
 def nll(predictive: Distribution, y: Tensor) -> Tensor:
-    """Mean of -log p(y_n), with its 1/2 log 2 pi."""
+    """Return the negative log likelihood, the mean of -log p(y_n), with its 1/2 log 2 pi."""
     return -predictive.log_prob(_rows(predictive, y)).mean(-1)
 
 
 def rmse(predictive: Distribution, y: Tensor) -> Tensor:
-    """Root mean square of y_n - E y_n."""
+    """Return the root mean square of y_n - E y_n."""
     return (_rows(predictive, y) - predictive.mean).square().mean(-1).sqrt()
 
 
 def coverage(predictive: Numeric, y: Tensor, level: float) -> Tensor:
-    """Share of y_n inside their central interval of the given level."""
+    """Return the share of y_n inside their central interval of the given level."""
     inside = (2 * predictive.cdf(_rows(predictive, y)) - 1).abs() <= level
     return inside.to(predictive.mean.dtype).mean(-1)
 
 
 def calibration_error(predictive: Numeric, y: Tensor) -> Tensor:
-    """Mean over 19 levels of |nominal - empirical| coverage of central intervals."""
+    """Return the mean over 19 levels of |nominal - empirical| coverage of central intervals."""
     gaps = [(coverage(predictive, y, level) - level).abs() for level in LEVELS]
     return torch.stack(gaps).mean(0)
 
 
 def crps(predictive: Numeric, y: Tensor) -> Tensor:
-    """Return the mean of int (F(t) - 1[t >= y_n])^2 dt: see the predictive's own `crps`."""
+    """Return the continuous ranked probability score, the mean of int (F(t) - 1[t >= y_n])^2 dt.
+
+    It is exact for real numbers and ordered labels. For counts see `CountMixture.crps`.
+    """
     _require(predictive, "crps", "have a CRPS")
     return predictive.crps(_rows(predictive, y)).mean(-1)
 
 
 def brier(predictive: Labels, y: Tensor) -> Tensor:
-    """Mean of sum_k (p_nk - 1[y_n = k])^2, between 0 and 2."""
+    """Return the mean of sum_k (p_nk - 1[y_n = k])^2, between 0 and 2."""
     probs, y = _labelled(predictive, y)
     hit = torch.zeros_like(probs).scatter(-1, y[..., None], 1.0)
     return (probs - hit).square().sum(-1).mean(-1)
 
 
 def accuracy(predictive: Labels, y: Tensor) -> Tensor:
-    """Share of rows whose most probable label is y_n, the first of equals."""
+    """Return the share of rows whose most probable label, the first of equals, is y_n."""
     probs, y = _labelled(predictive, y)
     return (probs.argmax(-1) == y).to(probs).mean(-1)
 
 
 def ece(predictive: Labels, y: Tensor, bins: int = 10) -> Tensor:
-    """sum_b N_b/N |accuracy_b - confidence_b| over equal bins of the greatest probability.
+    """Return the expected calibration error, sum_b N_b/N |accuracy_b - confidence_b|.
 
-    A bin holds its lower edge, as torchmetrics has it, and the last holds 1.
+    Args:
+        predictive: of labels.
+        y: labels, (..., N).
+        bins: number of equal bins of the largest probability. A bin contains its lower edge, as
+            in torchmetrics, and the last one contains 1.
     """
     positive_int("bins", bins)
     top, gap = _confidence(predictive, y)
@@ -66,9 +74,10 @@ def ece(predictive: Labels, y: Tensor, bins: int = 10) -> Tensor:
 
 
 def adaptive_ece(predictive: Labels, y: Tensor, bins: int = 10) -> Tensor:
-    """`ece` over bins of as many rows each, by rank of the greatest probability.
+    """Return `ece` over bins with the same number of rows, by rank of the largest probability.
 
-    Equal probabilities share the bin of the first of them, so the order of rows does not matter.
+    Rows of equal probability share the bin of the first of them, so the order of rows does not
+    matter.
     """
     positive_int("bins", bins)
     top, gap = _confidence(predictive, y)
@@ -77,15 +86,18 @@ def adaptive_ece(predictive: Labels, y: Tensor, bins: int = 10) -> Tensor:
 
 
 def ranked_probability_score(predictive: Labels, y: Tensor) -> Tensor:
-    """Mean of sum_k (P(. <= k) - 1[y_n <= k])^2 over ordered labels, between 0 and K - 1."""
+    """Return the mean of sum_k (P(. <= k) - 1[y_n <= k])^2, between 0 and K - 1.
+
+    The labels are taken as ordered; for an `Ordered` predictive it is the `crps`.
+    """
     _, y = _labelled(predictive, y)
     return Ordered(predictive.log_probs).crps(y).mean(-1)
 
 
 def pit(predictive: Numeric, y: Tensor, generator: Generator | None = None) -> Tensor:
-    """Return u_n = F(y_n), uniform if calibrated, (..., N).
+    """Return the probability integral transform u_n = F(y_n), uniform if calibrated, (..., N).
 
-    Of counts and ordered labels it is drawn uniformly between F(y_n - 1) and F(y_n).
+    For counts and ordered labels, u_n is drawn uniformly between F(y_n - 1) and F(y_n).
 
     Args:
         predictive: of a number or an ordered label.
@@ -102,7 +114,7 @@ def pit(predictive: Numeric, y: Tensor, generator: Generator | None = None) -> T
 
 
 def step(predictive: Numeric, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return P(. < y_n) and P(. <= y_n), (..., N), which are equal where y is real."""
+    """Return P(. < y_n) and P(. <= y_n), (..., N) each; they are equal where y is real."""
     _require(predictive, "cdf", "have a distribution function")
     # a sum of probabilities may pass 1 by rounding
     high = predictive.cdf(_rows(predictive, y)).clamp(0, 1)
@@ -116,24 +128,26 @@ def _require(predictive: Predictive, operation: str, want: str) -> None:
 
 
 def _confidence(predictive: Labels, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The greatest probability, and by how much it falls short of 1[it was right]."""
+    """Return the largest probability, and 1[it was right] minus it."""
     probs, y = _labelled(predictive, y)
     top, guess = probs.max(-1)
     return top.contiguous(), (guess == y).to(top) - top
 
 
-def _binned(gap: Tensor, where: Tensor, bins: int) -> Tensor:
-    """sum_b |sum of the gaps in bin b| / N."""
-    each = [(gap * (where == b)).mean(-1).abs() for b in range(bins)]
+def _binned(gap: Tensor, index: Tensor, bins: int) -> Tensor:
+    """Return sum_b |sum of the gaps in bin b| / N."""
+    each = [(gap * (index == b)).mean(-1).abs() for b in range(bins)]
     return torch.stack(each).sum(0)
 
 
 def _labelled(predictive: Labels, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the probabilities, and the labels as checked integers."""
     probs = predictive.probs
     return probs, labels(y, probs.shape[:-1], probs.shape[-1])
 
 
 def _rows(predictive: Distribution, y: Tensor) -> Tensor:
+    """Return y, which has the shape of the predictive."""
     shape = predictive.mean.shape
     must(y.shape == shape, "y", f"have the shape {tuple(shape)} of the predictive", tuple(y.shape))
     return y

@@ -4,14 +4,14 @@ from torch import Size, Tensor
 
 
 def summary(name: str, shape: Size | tuple[int, ...], *words: str, **ranges: Tensor) -> str:
-    """`Name(shape=(100,), words, mean -1.2..3.4, ...)`, one range per keyword."""
+    """Return `Name(shape=(100,), words, mean -1.2..3.4, ...)`, one range per keyword."""
     parts = [f"shape={tuple(shape)}", *words]
     parts += [f"{key.replace('_', ' ')} {_range(x)}" for key, x in ranges.items()]
     return f"{name}({', '.join(parts)})"
 
 
 def _range(x: Tensor) -> str:
-    """Smallest and largest finite value of x, and how many are not finite."""
+    """Return the smallest and largest finite value of x, and how many are not finite."""
     try:
         x = x.detach()
         finite = x[x.isfinite()]
