@@ -71,7 +71,7 @@ def log_expect(log_g: Fn, mean: Tensor, var: Tensor, order: int = 32) -> Tensor:
 
 
 def log_error_bound(order: int, var: Tensor, log_derivative: float) -> Tensor:
-    """Return log of the bound m!/(2m)! v^m sup |d^2m g| on |Z - Z_m|, m = order (Lemma gh_error)."""
+    """Return log of m!/(2m)! v^m sup |d^2m g|, the bound on |Z - Z_m| of Lemma gh_error, m = order."""
     return lgamma(order + 1) - lgamma(2 * order + 1) + order * var.log() + log_derivative
 
 
