@@ -71,7 +71,7 @@ def log_expect(log_g: Fn, mean: Tensor, var: Tensor, order: int = 32) -> Tensor:
 
 
 def log_error_bound(order: int, var: Tensor, log_derivative: float) -> Tensor:
-    """Return log of m!/(2m)! v^m sup |d^2m g|, the bound on |Z - Z_m| of Lemma gh_error, m = order."""
+    """Return log m!/(2m)! v^m sup |d^2m g|, m = order: it bounds log |Z - Z_m| (gh_error)."""
     return lgamma(order + 1) - lgamma(2 * order + 1) + order * var.log() + log_derivative
 
 
