@@ -192,7 +192,7 @@ def test_an_order_of_words_is_told():
     made()[[*INPUTS, "name"]].to_csv("train.csv", index=False)
     done = fit("train.csv", "name", "m.scroll", "--ordered")
     assert "ordinal" in good(done)
-    assert done.stderr == "note: the order of the classes is that of sorting: down < up\n"
+    assert done.stderr == "note: the classes are ordered alphabetically: down < up\n"
 
 
 def test_predictions_of_a_number(models):
@@ -539,7 +539,8 @@ def test_classes_have_no_quantiles_and_new_ones_no_score(models):
 
 def test_outputs_that_cannot_be_written_are_refused_before_the_work(models, monkeypatch):
     model = models / "price.scroll"
-    monkeypatch.setattr("scroll.cli.tabular.read", lambda *_: pytest.fail("read"))
+    for module in ("fit", "table_files"):
+        monkeypatch.setattr(f"scroll.cli.{module}.read", lambda *_: pytest.fail("read"))
     for words in (("fit", "train.csv", "--target", "price"), ("predict", model, "new.csv")):
         refused(scroll(*words, "-o", "no/m.csv"), "`--output`", "Create no first")
         refused(scroll(*words, "-o", "."), "`--output`")

@@ -201,7 +201,7 @@ def test_counts_from_the_command_line(files, kind):
 
 def test_the_randomised_pit_does_not_blame_the_truth(files):
     """At F(y) itself, rare counts look miscalibrated under their own distribution."""
-    from scroll.cli.scores import calibration_error
+    from scroll.cli.evaluate import calibration_error
     from scroll.factors import Poisson
     from scroll.predictive import Count
 

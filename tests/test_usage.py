@@ -1,6 +1,7 @@
 """Usage errors of the command line: one line, exit code 2."""
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from scroll.cli.app import app
@@ -59,3 +60,14 @@ def test_a_summary_of_long_labels_is_short(tmp_path):
     done = CliRunner().invoke(app, [*args, "--max-steps", "5", "--body", "4", "--members", "1"])
     assert done.exit_code == 0
     assert len(done.output) < 5000
+
+
+def test_every_option_of_every_command_is_explained():
+    """One sentence or more each: what it is, not only what it is called."""
+    for name, command in typer.main.get_command(app).commands.items():
+        assert command.help.endswith("."), name
+        for parameter in command.params:
+            about = getattr(parameter, "help", None)
+            assert about, (name, parameter.name)
+            assert about.endswith("."), (name, parameter.name)
+            assert len(about.split()) > 2, (name, parameter.name)

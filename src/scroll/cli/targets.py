@@ -1,17 +1,20 @@
-"""Targets of a table on disk: columns of numbers, or of labels and their order.
+"""Target columns of a table on disk: numbers, or labels and their order.
 
 Rows of a file are counted from 1, without the header.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from .._core.checks import listed, must, refusal
+from ..estimators.model import COUNTS
+from ..estimators.task import check_counts
 from ..tables.cells import UNREADABLE, example
+from ..tables.frames import Array
 from .table_files import cells_of
 
 KINDS = {"boolean": "booleans", "string": "text", "categorical": "categories"} | dict.fromkeys(
@@ -19,25 +22,27 @@ KINDS = {"boolean": "booleans", "string": "text", "categorical": "categories"} |
 )
 
 
-def kind_of(frame: Any, targets: Sequence[str], path: Path) -> str:
-    """What the targets hold, once it is known that nothing is missing."""
+def target_kind(frame: pd.DataFrame, targets: Sequence[str], path: Path) -> str:
+    """Return what the targets hold: "numbers", "text", "booleans" or "categories".
+
+    Missing columns, missing values and other kinds are refused.
+    """
     for name in targets:
         must(name in frame, str(path), "hold the target", f"none called {name!r}")
         gone = frame[name].isna().to_numpy()
         got = f"{gone.sum()} missing in {path}, the first in row {gone.argmax() + 1}"
         must(not gone.any(), name, "have a value in every row", got, "Drop or fill such rows.")
-    infer = pd.api.types.infer_dtype
-    found = {name: infer(frame[name]) for name in targets}
+    found = {name: pd.api.types.infer_dtype(frame[name]) for name in targets}
     for name, kind in found.items():
         must(kind in KINDS, name, "hold numbers, text or booleans to be a target", kind)
     return next((KINDS[k] for k in found.values() if KINDS[k] != "numbers"), "numbers")
 
 
-def require_one_kind(frame: Any, targets: Sequence[str], path: Path) -> None:
-    """Refuse text among numbers: a target of which it is not clear what it should be.
+def require_one_kind(frame: pd.DataFrame, targets: Sequence[str], path: Path) -> None:
+    """Refuse a target of numbers with some text among them: it could be numbers or labels.
 
-    That is a target of which at least 90 % of the cells are numbers, or half of them if they are
-    measurements or if the others are marks of missing values.
+    Such a target has at least 90 % numbers; or at least 50 %, if these are measurements or if all
+    other cells are marks of missing values.
     """
     for name in targets:
         cells, index, counts = cells_of(frame[name])
@@ -51,10 +56,36 @@ def require_one_kind(frame: Any, targets: Sequence[str], path: Path) -> None:
             raise refusal(name, "hold numbers, or labels, throughout", got, remedy)
 
 
-def _strict(values: Any, path: Path) -> Any:
-    """A column of which every cell is a number, as an array."""
+def read_targets(
+    frame: pd.DataFrame, targets: Sequence[str], path: Path, task: str, likelihood: str
+) -> Array:
+    """Return the targets of a table for a task: labels (N,), or numbers (N,) or (N, K)."""
+    many = len(targets) > 1
+    if task == "classification":
+        must(not many, "--target", "name one column of classes", listed(targets))
+        return read_labels(frame, targets[0])
+    y = read_numbers(frame, targets, path)
+    if likelihood in COUNTS:
+        must(not many, "--target", "name one column of counts", listed(targets))
+        check_counts(y, targets[0], 1, f" of {path}")
+    return y
+
+
+def read_numbers(frame: pd.DataFrame, names: Sequence[str], path: Path) -> NDArray[np.float64]:
+    """Return columns of finite numbers, (N,) for one name or (N, K) for several."""
+    y = np.stack([_all_numbers(frame[name], path) for name in names], -1)
+    for name, column in zip(names, y.T, strict=True):
+        bad = ~np.isfinite(column)
+        got = f"{column[bad.argmax()]} in row {bad.argmax() + 1} of {path}"
+        must(not bad.any(), name, "hold finite numbers", got)
+    return y[:, 0] if len(names) == 1 else y
+
+
+def _all_numbers(values: pd.Series, path: Path) -> NDArray[np.float64]:
+    """Return a column as numbers; refuse it if a cell is not a number."""
     if values.dtype.kind in "biuf":
-        return values.to_numpy(np.float64)
+        found: NDArray[np.float64] = values.to_numpy(np.float64)
+        return found
     cells, index, _ = cells_of(values)
     bad = (*cells.marks, *cells.unreadable)
     if bad:
@@ -63,28 +94,16 @@ def _strict(values: Any, path: Path) -> Any:
     return np.append(cells.numbers, np.nan)[index]
 
 
-def classes(frame: Any, name: str) -> Any:
-    """A column of labels as integers, booleans or text."""
+def read_labels(frame: pd.DataFrame, name: str) -> Array:
+    """Return a column of labels, (N,): integers, booleans or text."""
     return _labels(frame[name].tolist(), name)
 
 
-def repeated(y: Any, name: str) -> None:
-    """Labels are seen again; numbers that are written as no number is are not."""
-    found = len({*y.tolist()}) if y.dtype.kind == "U" else 0
-    must(
-        found <= max(20, len(y) / 2),
-        "--target",
-        "hold numbers, or labels that repeat",
-        f"{found} different ones in {len(y)} rows of {name!r}, such as {y.tolist()[0]!r}",
-        "If they are numbers, take units and separators out of them first.",
-    )
-
-
-def _labels(values: list[Any], name: str) -> Any:
-    labels = np.asarray(values)
+def _labels(values: list[object], name: str) -> Array:
+    labels: Array = np.asarray(values)
     if labels.dtype.kind == "f":
-        whole = bool((labels == labels.round()).all())
-        must(whole, name, "hold whole numbers, text or booleans to be classes", "fractions")
+        integers = bool((labels == labels.round()).all())
+        must(integers, name, "hold whole numbers, text or booleans to be classes", "fractions")
         most = float(np.abs(labels).max(initial=0.0))
         want = "hold whole numbers below 2**53 to be classes: larger ones cannot be told apart"
         must(most < 2**53, name, want, f"{most:g}", "Quote them, so that they are read as text.")
@@ -92,26 +111,43 @@ def _labels(values: list[Any], name: str) -> Any:
     return labels if labels.dtype.kind in "biuU" else labels.astype(str)
 
 
-def order(frame: Any, name: str, levels: Sequence[str]) -> Any:
-    """The order of a column's labels: that of `levels`, or its own; True where it has none."""
-    found = classes(frame, name)
+def require_repeated_labels(y: Array, name: str) -> None:
+    """Refuse text labels that hardly repeat: they are likely numbers in an unusual notation."""
+    found = len({*y.tolist()}) if y.dtype.kind == "U" else 0
+    must(
+        found <= max(20, len(y) / 2),
+        "--target",
+        "hold numbers, or labels that repeat",
+        f"{found} different ones in {len(y)} rows of {name!r}, such as {y.tolist()[0]!r}",
+        "If they are numbers, remove units and separators first.",
+    )
+
+
+def label_order(
+    frame: pd.DataFrame, name: str, levels: Sequence[str]
+) -> list[str | int | bool] | bool:
+    """Return the labels of a column from lowest to highest; True if only sorting orders them.
+
+    Args:
+        frame: the table.
+        name: the column.
+        levels: the order as text; if it is empty, the order of the column's own categories.
+    """
     if levels:
-        at = {str(label): label for label in np.unique(found).tolist()}
-        gaps = [level for level in levels if level not in at]  # levels that no row has
-        text = found.dtype.kind == "U" or not gaps
-        ok = text or all(gap.lstrip("-").isdecimal() for gap in gaps)
-        must(ok, "--levels", f"name classes of {name}, {listed(at, 10)}", listed(gaps))
-        return [at[level] if level in at else level if text else int(level) for level in levels]
+        return _named_levels(read_labels(frame, name), name, levels)
     dtype = frame[name].dtype
-    ranked = getattr(dtype, "ordered", False)
-    return _labels(dtype.categories.tolist(), name).tolist() if ranked else True
+    if not getattr(dtype, "ordered", False):
+        return True
+    own: list[str | int | bool] = _labels(dtype.categories.tolist(), name).tolist()
+    return own
 
 
-def numbers(frame: Any, targets: Sequence[str], path: Path) -> Any:
-    """Columns of finite numbers, (N,) or (N, K)."""
-    y = np.stack([_strict(frame[name], path) for name in targets], -1)
-    for name, column in zip(targets, y.T, strict=True):
-        bad = ~np.isfinite(column)
-        got = f"{column[bad.argmax()]} in row {bad.argmax() + 1} of {path}"
-        must(not bad.any(), name, "hold finite numbers", got)
-    return y[:, 0] if len(targets) == 1 else y
+def _named_levels(labels: Array, name: str, levels: Sequence[str]) -> list[str | int | bool]:
+    """Return the labels that `levels` name; levels that no row has are text or integers."""
+    known = {str(label): label for label in np.unique(labels).tolist()}
+    absent = [level for level in levels if level not in known]
+    text = labels.dtype.kind == "U" or not absent
+    ok = text or all(level.lstrip("-").isdecimal() for level in absent)
+    must(ok, "--levels", f"name classes of {name}, {listed(known, 10)}", listed(absent))
+    new = {level: level if text else int(level) for level in absent}
+    return [(known | new)[level] for level in levels]

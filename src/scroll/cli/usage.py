@@ -1,4 +1,4 @@
-"""Usage errors of the command line in one line, in the form of all other errors."""
+"""Print usage errors of the command line in one line, in the form of all other errors."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,7 +9,8 @@ from typer.core import TyperGroup
 
 from .._core.checks import quoted, refusal
 
-UsageError: type[Any] = typer.BadParameter.__bases__[0]  # of click, or of typer's copy of it
+# The class of click, or of the copy of click that newer versions of typer bring.
+UsageError: type[Any] = typer.BadParameter.__bases__[0]
 
 
 class Commands(TyperGroup):
@@ -17,12 +18,14 @@ class Commands(TyperGroup):
 
     words: Sequence[str] = ()
 
-    def make_context(self, info_name: Any, args: Any, *rest: Any, **named: Any) -> Any:
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **named: Any) -> Any:
+        """Parse the arguments, and keep them for the messages."""
         self.words = list(args)
         with self._one_line():
             return super().make_context(info_name, args, *rest, **named)
 
     def invoke(self, ctx: Any) -> Any:
+        """Run the command that the arguments name."""
         with self._one_line():
             return super().invoke(ctx)
 
@@ -38,7 +41,7 @@ class Commands(TyperGroup):
 
 
 def _message(error: Any, words: Sequence[str]) -> Exception:
-    """A usage error in the house form; `words` are the command line's."""
+    """Return a usage error in the house form; `words` are the arguments of the command."""
     context, parameter = error.ctx, getattr(error, "param", None)
     command = f"scroll {context.info_name}" if context and context.parent else "scroll"
     help_ = f"See {command} --help."
@@ -59,7 +62,7 @@ def _message(error: Any, words: Sequence[str]) -> Exception:
 
 
 def _wanted(message: str) -> str:
-    """What a parameter must be, from the message of a type that could not read its value."""
+    """Return what a parameter must be, from the message of the type that refused its value."""
     kinds = {"integer": "be an integer", "float": "be a number", "number": "be a number"}
     return next((want for kind, want in kinds.items() if kind in message), f"be valid ({message})")
 
