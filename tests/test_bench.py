@@ -18,29 +18,33 @@ import torch
 
 from scroll.training import memory
 from scroll.training.bodies import ARCHITECTURES
-from scroll_paper.data.datasets import SETS, UCI, Set
-from scroll_paper.deep.endtoend import END_TO_END, shown
+from scroll_paper.data.datasets import SETS, UCI, DataSet
+from scroll_paper.deep.endtoend import END_TO_END
 from scroll_paper.grid import plan as planning
 from scroll_paper.grid import run, stacks
-from scroll_paper.grid.experiments import EXPERIMENTS, SLOW, TRAINED_AS, Experiment
+from scroll_paper.grid.experiment import GridExperiment
+from scroll_paper.grid.experiments import GRID
 from scroll_paper.grid.plan import Group, Unit, Work, missing, plan
 from scroll_paper.models.evaluation import Line
-from scroll_paper.models.methods import METHODS, Setting
-from scroll_paper.tables import published, records, table_rows
+from scroll_paper.models.method import Setting
+from scroll_paper.models.methods import METHODS
+from scroll_paper.tables import published, records
+from scroll_paper.tables import rows as table_rows
 from scroll_paper.tables.builders import Scope
-from scroll_paper.tables.selection import Index
+from scroll_paper.tables.experiment import Request, Results
+from scroll_paper.tables.rows import Row
+from scroll_paper.tables.selection import Selection
 from scroll_paper.tables.table import Cell, path, to_text
-from scroll_paper.tables.table_rows import ENSEMBLES, Row
 from sweeps import exhaustive
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX processes")
 CPU = torch.device("cpu")
 FEW = {"steps": 20}
-LABELLED_TOY = Set(
+LABELLED_TOY = DataSet(
     "labels.csv.gz", 60, 3, None, "y", "a,b,c", "nowhere", lambda: np.empty((0, 4)), 3
 )
-TOY = Set("toy.csv.gz", 60, 3, None, "y", "a,b,c", "nowhere", lambda: np.empty((0, 4)))
-PLAY = Experiment(
+TOY = DataSet("toy.csv.gz", 60, 3, None, "y", "a,b,c", "nowhere", lambda: np.empty((0, 4)))
+PLAY = GridExperiment(
     "a toy",
     (
         Row("None", "scroll-none", FEW),
@@ -59,7 +63,6 @@ def register(put=dict.__setitem__):
     """Make the toy known in this process."""
     put(SETS, "toy", TOY)
     put(SETS, "labels", LABELLED_TOY)
-    put(EXPERIMENTS, "toy", PLAY)
 
 
 def narrow(put=setattr):
@@ -93,15 +96,17 @@ def data(tmp_path, monkeypatch):
 @pytest.fixture
 def units(monkeypatch):
     """The units that are trained in this process, as they come."""
-    seen, fit = [], run.fit
-    monkeypatch.setattr(run, "fit", lambda unit, *rest: seen.append(unit) or fit(unit, *rest))
+    seen, fit = [], run.train_stack
+    monkeypatch.setattr(
+        run, "train_stack", lambda unit, *rest: seen.append(unit) or fit(unit, *rest)
+    )
     return seen
 
 
 def train(folder, data, asked=ALL, **how):
     """Train the toy; what was said."""
     said = []
-    run.train("toy", asked, folder, CPU, data, say=said.append, **how)
+    run.train(PLAY.works(asked), folder, run.Source(data, CPU), say=said.append, **how)
     return said
 
 
@@ -138,12 +143,14 @@ def flat(units):
 def test_missing_is_what_the_records_lack():
     setting = Setting("toy", "map", steps=20)
     asked = Work(setting, (3, 4), ("relu", "tanh"), members=5)
-    groups = [Group("relu", s, k, 0) for s in (3, 4) for k in METHODS["map"].grid]
+    groups = [Group("relu", s, k, 0) for s in (3, 4) for k in METHODS["map"].training.grid]
     bent = [g._replace(architecture="tanh") for g in groups]
     assert missing([asked], set()) == [Unit(asked, groups + bent)]
     fit = {"set": "toy", "method": "map", "steps": 20, "architecture": "relu", "seed": 3}
     done = {records.key(fit | {"knob": k, "member": 4}) for k in (1e-4, 1e-1)}
-    done |= {records.key(fit | {"knob": k}) for k in METHODS["map"].grid}  # not the last line
+    done |= {
+        records.key(fit | {"knob": k}) for k in METHODS["map"].training.grid
+    }  # not the last line
     tanh = fit | {"architecture": "tanh", "member": 4}
     done |= {records.key(tanh | {"knob": g.knob, "seed": g.seed}) for g in groups}
     left = [g for g in groups if g.seed == 4 or g.knob in (1e-3, 1e-2)]
@@ -250,8 +257,8 @@ def test_a_plan_cuts_a_stack_that_would_not_fit(data, monkeypatch):
     whole = plan(wanted, read, CPU)
     assert whole.units == wanted
     assert whole.fits == sum(u.fits for u in wanted) == 56
-    per = {u.work.method: plan([u], read, CPU).bytes / u.fits for u in wanted}
-    assert whole.bytes == max(per[u.work.method] * u.fits for u in wanted)
+    per = {u.work.training: plan([u], read, CPU).bytes / u.fits for u in wanted}
+    assert whole.bytes == max(per[u.work.training] * u.fits for u in wanted)
 
     free = int(8 * max(per.values()) / 0.6)
     for module in (memory, planning):
@@ -260,7 +267,7 @@ def test_a_plan_cuts_a_stack_that_would_not_fit(data, monkeypatch):
     assert len(cut.units) > len(wanted)
     assert cut.fits == whole.fits
     assert cut.free == free
-    assert cut.bytes == max(per[u.work.method] * u.fits for u in cut.units) <= 0.6 * free
+    assert cut.bytes == max(per[u.work.training] * u.fits for u in cut.units) <= 0.6 * free
     assert flat(cut.units) == flat(wanted)
     assert {u.fits for u in cut.units if u.work.members == 5} == {5}  # never within an ensemble
 
@@ -282,8 +289,8 @@ def test_split_stacks_record_what_whole_ones_do(tmp_path, data, monkeypatch, uni
 
 def test_progress_is_told_in_fits(tmp_path, data):
     class Watch:
-        def __init__(self, plan):
-            self.plan, self.heard = plan, []
+        def __init__(self, fits):
+            self.fits, self.heard = fits, []
 
         def __enter__(self):
             return lambda done, best: self.heard.append((done, best))
@@ -292,12 +299,12 @@ def test_progress_is_told_in_fits(tmp_path, data):
             pass
 
     watches = []
-    train(tmp_path, data, watch=lambda plan: watches.append(Watch(plan)) or watches[0])
+    train(tmp_path, data, watch=lambda fits: watches.append(Watch(fits)) or watches[0])
     (watch,) = watches
     counts = [done for done, _ in watch.heard]
     assert counts == sorted(counts)
     assert counts[0] == 0
-    assert counts[-1] == watch.plan.fits == 56
+    assert counts[-1] == watch.fits == 56
     best = min(r["val"] for r in records.load(tmp_path).records)
     assert min(best for _, best in watch.heard) == pytest.approx(best, rel=1e-3)
 
@@ -321,7 +328,7 @@ def live(folder, data, told, barrier=None):
     records.append = tell
     if barrier:
         records.load = together
-    run.train("toy", ALL, folder, CPU, data, say=lambda _: None)
+    run.train(PLAY.works(ALL), folder, run.Source(data, CPU), say=lambda _: None)
     told.send(None)
 
 
@@ -420,8 +427,8 @@ def test_workers_record_what_one_does(tmp_path, data, units):
     counts = []
 
     class Watch:
-        def __init__(self, plan):
-            self.fits = plan.fits
+        def __init__(self, fits):
+            self.fits = fits
 
         def __enter__(self):
             return lambda done, best: counts.append(done)
@@ -445,19 +452,18 @@ def test_workers_record_what_one_does(tmp_path, data, units):
     assert numbers(tmp_path / "two") == numbers(tmp_path / "one")
 
 
-@pytest.mark.parametrize("method", TRAINED_AS)
+@pytest.mark.parametrize("method", [name for name, m in METHODS.items() if m.trained_as])
 def test_the_networks_that_a_row_is_made_of_give_its_line(method, tmp_path, data):
-    stem = TRAINED_AS[method]
-    members = METHODS[stem].members if method in ENSEMBLES else 1
+    stem, members = METHODS[method].trained_as, METHODS[method].members
     labelled = stem == "softmax"
     name = "labels" if labelled else "toy"
     setting = Setting(name, stem, steps=20, width=8)
-    asked = Work(setting, (0,), ("tanh",), METHODS[stem].grid[:1], members)
+    asked = Work(setting, (0,), ("tanh",), METHODS[stem].training.grid[:1], members)
     (unit,) = missing([asked], set())
     rows = run.reader(run.Source(data, CPU))(name, (0,))
-    found = [r for lines in stacks.fit(unit, rows) for r in lines]
+    found = [r for lines in stacks.train_stack(unit, rows) for r in lines]
     (mine,) = (r for r in found if r["fit"]["method"] == method)
-    mixed = method in ENSEMBLES and not labelled
+    mixed = METHODS[method].ensemble and not labelled
     read = "gap" if method == "loo-gap" else "nll_mixture" if mixed else "nll"
     assert math.isfinite(mine["metrics"][read])
     assert math.isfinite(mine["val"])
@@ -473,7 +479,7 @@ def line(seed, architecture="relu", *, nll, val, method="m", name="s", **fit):
 
 
 def values(lines, where=None, seeds=(0, 1, 2), metric="nll"):
-    return Index(lines).values("s", "m", [where or {}], seeds, metric)
+    return Selection(lines).values("s", "m", [where or {}], seeds, metric)
 
 
 def test_each_seed_has_the_architecture_and_knob_of_its_least_objective():
@@ -505,7 +511,7 @@ def test_each_seed_has_the_better_of_two_settings():
     ]
     ways = [{"short_steps": True}, {"even_rows": True}]
     for some in (ways, ways[::-1]):
-        assert Index(lines).values("s", "m", some, (0, 1, 2)) == {0: 2.0, 1: 5.0, 2: 6.0}
+        assert Selection(lines).values("s", "m", some, (0, 1, 2)) == {0: 2.0, 1: 5.0, 2: 6.0}
 
 
 def test_another_setting_method_or_set_is_another_row():
@@ -570,7 +576,7 @@ def test_of_a_run_with_its_grid_the_table_reads_the_choice(tmp_path, data):
         for seed in ALL.seeds:
             best = min((r for r in mine if r["fit"]["seed"] == seed), key=lambda r: r["val"])
             want[seed] = best["metrics"]["nll"]
-        assert Index(found).values("toy", method, [FEW], ALL.seeds) == want
+        assert Selection(found).values("toy", method, [FEW], ALL.seeds) == want
 
 
 # Tables of all experiments, from records as their fits would leave them.
@@ -580,7 +586,7 @@ METRICS = ("nll", "rmse", "caliberr", "train_nll", "nll_mixture", "gap", "d_eff"
 MORE = {  # rows that the paper does not print
     *(row.label for row in table_rows.OURS.rows),
     "Mean predictor",
-    *(row.label for block in table_rows.SHIFT[-2:] for row in block.rows),
+    *(row.label for block in table_rows.OOD[-2:] for row in block.rows),
 }
 UNPRINTED = {"table1_headline_caliberr": {"Exact corner (Full)"},
              "headline_rmse": {"Exact corner (Full)"}}  # fmt: skip
@@ -596,17 +602,18 @@ def figure(metric, seed, **fit):
 def recorded(name):
     """The records of an experiment; the first architecture and knob have the least objective."""
     found, asked = {}, usual(name)
-    for unit in missing(EXPERIMENTS[name].works(asked), set()):
-        given = [m for m, s in TRAINED_AS.items() if s == unit.work.setting.method]
+    for unit in missing(GRID[name].works(asked), set()):
+        given = {n: m for n, m in METHODS.items() if m.trained_as == unit.work.setting.method}
         dummy = Line({"nll": torch.zeros(unit.fits)}, torch.zeros(unit.fits))
-        each = {"": dummy} | {m: dummy for m in given if m not in ENSEMBLES}
-        pooled = {m: dummy for m in given if m in ENSEMBLES and unit.work.members > 1}
-        for r in stacks._records(unit, unit.groups, (each, pooled), [0] * unit.fits, {}):
+        each = {"": dummy} | {n: dummy for n, m in given.items() if not m.ensemble}
+        more = unit.work.members > 1
+        pooled = {n: dummy for n, m in given.items() if m.ensemble and more}
+        for r in stacks.group_records(unit, unit.groups, (each, pooled), [0] * unit.fits, {}):
             fit = dict(r["fit"])
             seed, member = fit.pop("seed"), fit.pop("member", 0)
             fit.pop("order", None)
             fit.pop("members", None)
-            knob = unit.work.method.knobs(fit["set"]).index(fit.get("knob"))
+            knob = unit.work.training.knobs(fit["set"]).index(fit.get("knob"))
             r["val"] = knob + (
                 ARCHITECTURES.index(a) if (a := fit["architecture"]) != "none" else 0
             )
@@ -617,7 +624,7 @@ def recorded(name):
 
 def expected(row, name, metric, asked):
     """What a row reads on a set, seed by seed."""
-    method = METHODS[TRAINED_AS.get(row.method, row.method)]
+    method = METHODS[row.method].training
     fit = {"set": name, "method": row.method, **row.at(name)[0]}
     usual = Setting._field_defaults  # which records leave out
     fit = {k: v for k, v in fit.items() if k not in usual or v != usual[k]}
@@ -625,9 +632,9 @@ def expected(row, name, metric, asked):
     fit["architecture"] = "none" if bare else fit.get("architecture", ARCHITECTURES[0])
     knob = fit.get("knob", method.knobs(name)[0])
     fit |= {} if knob is None else {"knob": knob}
-    seeds = asked.seeds
-    if row.method in SLOW:
-        seeds = seeds[:5] if name in SLOW[row.method] else ()
+    seeds, only = asked.seeds, METHODS[row.method].sets
+    if only:
+        seeds = seeds[:5] if name in only else ()
     return {seed: figure(metric, seed, **fit) for seed in seeds}
 
 
@@ -636,11 +643,11 @@ def cells(table):
 
 
 def usual(name, seeds=7):
-    return Scope(EXPERIMENTS[name].sets, tuple(range(5, 5 + seeds)))
+    return Scope(GRID[name].sets, tuple(range(5, 5 + seeds)))
 
 
 def built(name, lines, asked=None):
-    return EXPERIMENTS[name].tables(Index(lines), asked or usual(name))
+    return GRID[name].build(Selection(lines), asked or usual(name))
 
 
 def body_table(where):
@@ -652,13 +659,13 @@ def rows_of(name, title):
     """The rows of a table that has sets along its top."""
     return {
         path(row.label): row
-        for row in EXPERIMENTS[name].rows
+        for row in GRID[name].rows
         if (name != "architecture" or row.method.removeprefix("scroll-") in title)
         and (name != "classification-bodies" or title == body_table(row.where))
     }
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", GRID)
 def test_the_tables_of_an_experiment_have_the_papers_names_rows_and_columns(name):
     for table in built(name, recorded(name)):
         if table.name not in published.names():
@@ -679,7 +686,7 @@ def test_the_tables_of_an_experiment_have_the_papers_names_rows_and_columns(name
         for label, row in rows.items():
             slow = label == ("Diag seq",)
             for column in table.columns:
-                empty = slow and column not in SLOW["seq-diag"]
+                empty = slow and column not in METHODS["seq-diag"].sets
                 assert (row[column].mean is None) == empty, (table.name, label, column)
                 if empty:
                     assert column not in printed[label]  # nor has the paper
@@ -696,7 +703,7 @@ def test_tables_that_the_paper_does_not_have_are_shown_alone():
 
 def by_set():
     """Tables with sets along the top: an experiment, a table, a metric."""
-    for name in EXPERIMENTS:
+    for name in GRID:
         if name in ("traintest-gap", "batching", "depth-trajectory", "loo-gap"):
             continue
         for table in built(name, []):
@@ -719,7 +726,7 @@ def test_each_cell_is_the_mean_of_its_rows_choices(name, title, metric):
                 assert cell.se == pytest.approx(np.std(want, ddof=1) / len(want) ** 0.5)
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", GRID)
 def test_without_records_all_is_empty(name):
     known = {"N_train", "H/N", "Train", "Infer"}
     full, tables = built(name, recorded(name)), built(name, [])
@@ -737,10 +744,10 @@ def test_without_records_all_is_empty(name):
 
 @pytest.mark.parametrize(("name", "title", "metric"), [*by_set()])
 def test_one_method_is_trained_and_shown_alone(name, title, metric):
-    method = EXPERIMENTS[name].rows[-1].method
+    method = GRID[name].rows[-1].method
     asked = Scope(usual(name).sets[:1], (5, 6), (method,))
-    works = EXPERIMENTS[name].works(asked)
-    assert {w.setting.method for w in works} == {TRAINED_AS.get(method, method)}
+    works = GRID[name].works(asked)
+    assert {w.setting.method for w in works} == {METHODS[method].trained_as or method}
     shown, (whole,) = (
         [t for t in built(name, [], which) if t.name == title] for which in (asked, None)
     )
@@ -761,32 +768,34 @@ def test_a_stack_that_the_device_refuses_is_halved(monkeypatch, tmp_path):
             identity = unit.work.identity(group)
             yield [{"fit": identity, "metrics": {}, "val": float(group.seed)}]
 
-    monkeypatch.setattr("scroll_paper.grid.run.fit", fit)
+    monkeypatch.setattr("scroll_paper.grid.run.train_stack", fit)
     work = Work(Setting("yacht", "scroll-none"), (5, 6, 7, 8, 9), ("relu",))
     unit = Unit(work, work.groups())
-    least = run._recorded(unit, tmp_path, set(), lambda *_: None, None)
+    least = run.record_unit(unit, tmp_path, set(), lambda *_: None, None)
     assert (tried, least) == ([5, 2, 3, 1, 2], 5)
     assert sorted(r["fit"]["seed"] for r in records.load(tmp_path).records) == [5, 6, 7, 8, 9]
     monkeypatch.setattr(
-        "scroll_paper.grid.run.fit",
+        "scroll_paper.grid.run.train_stack",
         lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("full")),
     )
     with pytest.raises(torch.OutOfMemoryError):
-        run._recorded(unit._replace(groups=unit.groups[:1]), tmp_path, set(), lambda *_: None, None)
+        run.record_unit(
+            unit._replace(groups=unit.groups[:1]), tmp_path, set(), lambda *_: None, None
+        )
 
 
 def test_names_titles_and_what_is_everything():
-    names = [t.name for e in EXPERIMENTS for t in built(e, [])]
+    names = [t.name for e in GRID for t in built(e, [])]
     more = ("classification_", "ood_nll")  # that the paper does not have
     printed = [name for name in names if not name.startswith(more)]
-    printed += [t.name for e in END_TO_END for t in shown(e, Path("nowhere"), None)]
+    printed += [t.name for e in END_TO_END for t in END_TO_END[e].tables(Results(Path("nowhere")))]
     assert (
         sorted(printed) == published.names()
     )  # each table of the paper is made, by one experiment
     assert len(set(names)) == len(names)
-    for experiment in EXPERIMENTS.values():
+    for experiment in GRID.values():
         assert experiment.about
-        assert set(experiment.methods()) <= METHODS.keys() | TRAINED_AS.keys()
+        assert set(experiment.methods()) <= METHODS.keys()
 
 
 def batching(changes, name="boston"):
@@ -823,7 +832,7 @@ def test_mini_batches_are_told_by_a_sign_and_a_star(changes, shown):
 
 def test_a_batch_that_holds_all_rows_is_no_batch():
     assert batching([0.5, 0.6], "yacht")[1].mean == 0
-    rows = EXPERIMENTS["batching"].works(Scope(("yacht", "boston"), (5,)))
+    rows = GRID["batching"].works(Scope(("yacht", "boston"), (5,)))
     assert {(w.setting.set, w.setting.batch) for w in rows} == {
         ("yacht", 0),
         ("boston", 0),
@@ -909,18 +918,19 @@ def test_the_gap_takes_a_fit_an_entry():
 
 
 def test_the_scope_is_what_was_asked_for_or_the_usual():
-    assert run.scope("headline") == Scope(UCI, tuple(range(5, 25)))
-    assert run.scope("ood").sets == ("sick", "utkface", "wine")
-    assert run.scope("ood", quick=True).sets == ("wine",)  # what needs no encoder
-    assert run.scope("scale", quick=True).sets == ("california", "protein")
-    asked = run.scope("headline", ["wine"], ["map"], [7, 9])
+    headline, quickly = GRID["headline"], Request(quick=True)
+    assert headline.scope() == Scope(UCI, tuple(range(5, 25)))
+    assert GRID["ood"].scope().sets == ("sick", "utkface", "wine")
+    assert GRID["ood"].scope(quickly).sets == ("wine",)  # what needs no encoder
+    assert GRID["scale"].scope(quickly).sets == ("california", "protein")
+    asked = headline.scope(Request(("wine",), ("map",), (7, 9)))
     assert asked == Scope(("wine",), (7, 9), ("map",))
-    assert [w.setting.set for w in EXPERIMENTS["headline"].works(asked)] == ["wine"]
-    quick = run.scope("headline", quick=True)
+    assert [w.setting.set for w in GRID["headline"].works(asked)] == ["wine"]
+    quick = headline.scope(quickly)
     assert quick.sets == ("yacht", "boston")
     assert quick.seeds == tuple(range(5, 10))
-    assert set(quick.methods) < set(EXPERIMENTS["headline"].methods())
-    assert run.scope("headline", seeds=[5, 6, 5]).seeds == (5, 6)  # each is trained once
+    assert set(quick.methods) < set(GRID["headline"].methods())
+    assert headline.scope(Request(seeds=(5, 6, 5))).seeds == (5, 6)  # each is trained once
 
 
 def test_folds_are_read_once_while_they_last(data, monkeypatch):

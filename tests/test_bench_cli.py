@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from urllib.error import URLError
 
@@ -21,20 +22,21 @@ from typer.testing import CliRunner
 
 from scroll.cli.app import app
 from scroll.training.bodies import ARCHITECTURES
-from scroll_paper import command
-from scroll_paper.data.datasets import SETS, Set
-from scroll_paper.deep.endtoend import END_TO_END
+from scroll.training.progress import progress
+from scroll_paper.data.datasets import SETS, DataSet
 from scroll_paper.grid import run
-from scroll_paper.grid.experiments import EXPERIMENTS
-from scroll_paper.studies.registry import STUDIES
+from scroll_paper.grid.experiments import GRID
+from scroll_paper.registry import EXPERIMENTS
 from scroll_paper.studies.study import Study
-from scroll_paper.tables import table_rows
-from scroll_paper.tables.builders import Scope
+from scroll_paper.tables import rows as table_rows
+from scroll_paper.tables.experiment import Request, Screen
 from scroll_paper.tables.records import append, load
+from scroll_paper.tables.selection import Selection
 from scroll_paper.tables.table import Block, Cell, Table, table
 
 runner = CliRunner()
 ONE = ("headline", "--sets", "yacht", "--methods", "scroll-none", "--seeds", "5")
+HERE = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 ROWS = tuple(row._replace(where={"steps": 20}) for row in table_rows.SCROLL.rows)
 
@@ -53,8 +55,8 @@ def small(index, scope):
 
 def register(put=dict.__setitem__):
     """A yacht of 60 rows that nobody publishes, and a headline of 20 steps."""
-    put(SETS, "yacht", Set("yacht.csv.gz", 60, 3, None, "y", "a,b,c", "the moon", offline))
-    put(EXPERIMENTS, "headline", replace(EXPERIMENTS["headline"], rows=ROWS, tables=small))
+    put(SETS, "yacht", DataSet("yacht.csv.gz", 60, 3, None, "y", "a,b,c", "the moon", offline))
+    put(EXPERIMENTS, "headline", replace(GRID["headline"], rows=ROWS, build=small))
 
 
 def alone():
@@ -223,7 +225,7 @@ def test_what_is_recorded_is_not_trained_again(toy):
 
 
 def test_a_corrupt_line_is_named_and_the_rest_is_used(monkeypatch):
-    monkeypatch.setattr(run, "fit", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr(run, "train_stack", lambda *_: pytest.fail("trained"))
     file = Path("records", "yacht.jsonl")
     append(file, all_of_one())
     lines = file.read_text().splitlines()
@@ -330,15 +332,14 @@ def test_list_names_every_experiment_in_a_line():
     done = runner.invoke(app, ["bench", "list"])
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
-    known = {**EXPERIMENTS, **END_TO_END, **STUDIES}
-    assert [line.split()[0] for line in lines] == list(known)
-    for line, experiment in zip(lines, known.values(), strict=True):
+    assert [line.split()[0] for line in lines] == list(EXPERIMENTS)
+    for line, experiment in zip(lines, EXPERIMENTS.values(), strict=True):
         assert line.endswith(experiment.about)
 
 
 def test_a_study_is_run_and_written(monkeypatch):
     said = Study("a toy", lambda output, quick, say: say(f"{output} {quick}") or [all_of_a_study()])
-    monkeypatch.setitem(STUDIES, "toy-study", said)
+    monkeypatch.setitem(EXPERIMENTS, "toy-study", said)
     done = runner.invoke(app, ["bench", "toy-study", "--quick", "-o", "here"])
     assert done.exit_code == 0
     assert done.stderr == "here True\n"
@@ -350,7 +351,9 @@ def all_of_a_study():
     return Table("study", "A study", ["x"], [{"row": {"x": Cell(1.5)}}])
 
 
-@pytest.mark.parametrize("option", ["--sets=yacht", "--seeds=5", "--compare", "--tables"])
+@pytest.mark.parametrize(
+    "option", ["--sets=yacht", "--seeds=5", "--compare", "--tables", "--results=here"]
+)
 def test_a_study_has_no_records_to_choose_from(option):
     done = runner.invoke(app, ["bench", "two-moons", option])
     assert done.exit_code == 2
@@ -359,14 +362,14 @@ def test_a_study_has_no_records_to_choose_from(option):
     assert "left out" in done.stderr
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", GRID)
 def test_tables_alone_train_nothing(name, monkeypatch):
     monkeypatch.setattr(run, "train", lambda *_, **__: pytest.fail("trained"))
     done = bench(name, "--tables", "--compare")
     assert done.exit_code == 0
     assert done.stderr == ""
     assert not Path("records").exists()
-    tables = EXPERIMENTS[name].tables(run.Index([]), run.scope(name))
+    tables = GRID[name].build(Selection([]), GRID[name].scope())
     for made in tables:
         assert made.title in done.stdout
         assert "--" in Path("tables", f"{made.name}.md").read_text()
@@ -454,8 +457,10 @@ def terminal(**how):
 
 def test_a_person_at_a_terminal_sees_how_far_it_is(toy):
     console = terminal(force_terminal=True)
-    asked = Scope(("yacht",), (5,))
-    command.trained("headline", asked, Path("records"), "cpu", Path("data"), 1, console)
+    asked = Request(
+        ("yacht",), seeds=(5,), device="cpu", data=Path("data"), results=Path("records"), workers=1
+    )
+    EXPERIMENTS["headline"].run(asked, Screen(watch=partial(progress, console)))
     assert "12/12" in console.file.getvalue()
     assert len(load("records").records) == 12
 
@@ -464,7 +469,7 @@ def test_in_a_pipe_there_are_only_words(toy):
     words = ["bench", *toy, "--results", "records", "--workers", "1", "--methods", "scroll-none"]
     done = subprocess.run(
         [sys.executable, "-c", "import test_bench_cli; test_bench_cli.alone()", *words],
-        capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
+        capture_output=True, text=True, env=os.environ | {"PYTHONPATH": HERE},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "SCROLL-None" in done.stdout

@@ -13,7 +13,8 @@ from scroll.training.loop import train
 from scroll.training.network import Network, stack
 from scroll.training.settings import Settings
 from scroll_paper.data.images import Pictures, moments
-from scroll_paper.deep.training import NUMBERS, Course, Fitted, Step
+from scroll_paper.deep.methods import NUMBERS
+from scroll_paper.deep.training import Course, Fitted, Step
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 N, H = 40, 6
@@ -104,7 +105,7 @@ def test_a_deep_step_is_the_same_when_it_is_replayed(name):
     x = torch.randint(0, 256, (48, 3, 2, 2), dtype=torch.uint8, generator=draw)
     y = torch.randn(48, generator=draw)
     torch.manual_seed(0)
-    here = NUMBERS[name](12, 1, 48)
+    here = NUMBERS[name].head(12, 1, 48)
     there = moved(here)
     course = Course(batch=8, frozen=True, compile=False, prior_every=3, head_lr=1e-2)
     for head, device in ((here, "cpu"), (there, "cuda")):

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from sklearn.model_selection import train_test_split
 
-from scroll_paper.data import datasets
-from scroll_paper.data.datasets import LABELLED, SETS, UCI, Set, checksum, load
+from scroll_paper.data import downloads
+from scroll_paper.data.datasets import LABELLED, SETS, UCI, DataSet, checksum, load
 
 DATA = os.environ.get("SCROLL_DATA")
 ROWS = np.array([[1.0, 2.0, 0.1], [4.0, 5e-7, -6.0], [7.0, 1 / 3, 9.0], [1.0, 2.0, 0.1]])
@@ -46,7 +46,9 @@ def places(tmp_path, monkeypatch):
 @pytest.fixture
 def publisher(monkeypatch, places):
     ask = Publisher()
-    monkeypatch.setitem(SETS, "toy", Set("toy.csv.gz", 4, 2, checksum(ROWS), "y", "a,b", AT, ask))
+    monkeypatch.setitem(
+        SETS, "toy", DataSet("toy.csv.gz", 4, 2, checksum(ROWS), "y", "a,b", AT, ask)
+    )
     return ask
 
 
@@ -81,10 +83,10 @@ def test_the_order_of_places(places, publisher):
 
 def test_a_download_is_announced_and_kept_to_the_last_digit(places, publisher):
     said = []
-    first = load("toy", announce=said.append)
+    first = load("toy", say=said.append)
     assert said == [f"Downloading toy.csv.gz from {AT} into {places.cache}"]
     assert [path.name for path in places.cache.iterdir()] == ["toy.csv.gz"]
-    again = load("toy", announce=said.append)
+    again = load("toy", say=said.append)
     assert len(said) == publisher.asked == 1
     assert again.name == "toy"
     assert again.columns == ("a", "b")
@@ -300,7 +302,7 @@ def test_tables_of_uci(name, places, monkeypatch):
     data = zipped(member, text(rows)) if member else text(rows).encode()
     asked = []
     monkeypatch.setattr(
-        datasets, "urlopen", lambda url, timeout: asked.append(url) or io.BytesIO(data)
+        downloads, "urlopen", lambda url, timeout: asked.append(url) or io.BytesIO(data)
     )
     monkeypatch.setitem(SETS, name, spec._replace(rows=3, checksum=checksum(rows)))
     assert rows_of(load(name)).tolist() == rows.tolist()

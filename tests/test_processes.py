@@ -18,12 +18,12 @@ from scroll_paper.grid import run
 from scroll_paper.grid.engines import Engine, Recalled
 from scroll_paper.tables import records
 from sweeps import cases, exhaustive
-from test_engines import ALL, UNITS, dask, narrow, numbers, register, sweep, table  # noqa: F401
+from test_engines import ALL, SWEEP, UNITS, dask, narrow, numbers, register, sweep, table  # noqa: F401
 
 HERE = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
 COMMAND = "from scroll_command import main; print('ready', flush=True); main()"
 LONG = "SCROLL_TEST_LONG"
-elsewhere, given_back = run._elsewhere, run._given_back
+elsewhere, given_back = run.record_in_worker, run.records_of
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals")
 
@@ -100,8 +100,9 @@ def swept(results, data):
     """The sweep of two workers."""
     register()
     narrow()
-    run._elsewhere = there
-    run.train("toy", ALL, Path(results), torch.device("cpu"), data, workers=2, say=str)
+    run.record_in_worker = there
+    source = run.Source(data, torch.device("cpu"))
+    run.train(SWEEP.works(ALL), Path(results), source, workers=2, say=str)
 
 
 def marks(folder, kind):
@@ -152,14 +153,14 @@ def there_for_ever(unit, source):
     register()
     torch.set_default_dtype(torch.float32)
     os.environ[LONG] = source.folder
-    run.fit = endless
+    run.train_stack = endless
     return given_back(unit, source)
 
 
 def swept_on_dask(results, data, address):
     register()
     narrow()
-    run._given_back = there_for_ever
+    run.records_of = there_for_ever
     sweep(results, data, Engine("dask", address))
 
 

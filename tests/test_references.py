@@ -24,7 +24,8 @@ from scroll_paper.models import evaluation
 from scroll_paper.models.baselines import Constant, MeanVariance, Variational, laplace
 from scroll_paper.models.evaluation import Fitted
 from scroll_paper.models.gp import Process
-from scroll_paper.models.methods import METHODS, Setting, prepared
+from scroll_paper.models.method import Setting, prepared
+from scroll_paper.models.methods import METHODS
 
 R, N, D, H = 3, 30, 3, 5
 THEIRS = {
@@ -299,7 +300,9 @@ def test_a_stack_of_gps_is_each_of_them():
 def test_the_greatest_evidence_of_a_gp_is_scikit_learns():
     """From the benchmark's start."""
     rows = data(1)
-    made = prepared(METHODS["gp-rbf"], Setting("yacht", "gp-rbf"), ["none"], [0], [None], rows)
+    made = prepared(
+        METHODS["gp-rbf"].training, Setting("yacht", "gp-rbf"), ["none"], [0], [None], rows
+    )
     names = ("log_scale", "log_length", "log_noise")
 
     def minus_evidence(theta):
@@ -352,7 +355,7 @@ def test_the_trained_objective_in_mean_form(method, monkeypatch):
     monkeypatch.setattr(stacks, "train_in_parts", keep)
     work = Work(Setting("yacht", method, width=H), (5,), ("tanh",))
     folds = Folds(data(1), data(1, n=9), data(1, n=9))
-    assert list(stacks.fit(Unit(work, work.groups()), folds)) == []
+    assert list(stacks.train_stack(Unit(work, work.groups()), folds)) == []
     network, rows, settings = handed["network"], handed["rows"], handed["settings"]
     losses = network.loss(rows, N, settings.decay).detach().numpy()
     grid = {"map": (1e-4, 1e-3, 1e-2, 1e-1), "mvn": (1e-4, 1e-3, 1e-2, 1e-1)}.get(method, (None,))
@@ -455,7 +458,7 @@ def test_a_deep_ensemble_has_the_noise_of_its_means_validation_residuals():
 def test_mc_dropout_is_the_moments_of_its_passes():
     passes, folds = 6, Folds(data(R), data(R), data(R))
     setting = Setting("yacht", "mc-dropout", width=8)
-    method, knobs = METHODS["mc-dropout"], (1e-3, 1e-2, 1e-1)
+    method, knobs = METHODS["mc-dropout"].training, (1e-3, 1e-2, 1e-1)
     network = prepared(method, setting, ["relu"] * 3, (5, 6, 7), knobs, folds.train).eval()
     again = copy.deepcopy(network)
     with torch.no_grad():

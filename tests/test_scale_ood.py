@@ -16,28 +16,30 @@ from scroll.posterior.posterior import refit
 from scroll.predictive import Normal
 from scroll.training.batches import Rows
 from scroll.training.network import Network
-from scroll_paper import command
 from scroll_paper.data import datasets
-from scroll_paper.data.datasets import SETS, Set, Table
+from scroll_paper.data.datasets import SETS, Data, DataSet
 from scroll_paper.data.protocol import Folds, folds
 from scroll_paper.grid import run, stacks
-from scroll_paper.grid.experiments import EXPERIMENTS, TRAINED_AS
+from scroll_paper.grid.experiments import GRID
 from scroll_paper.grid.plan import Group, Unit, Work, plan
-from scroll_paper.grid.stacks import _at_once, fit
+from scroll_paper.grid.stacks import networks_at_once, train_stack
 from scroll_paper.models import evaluation
 from scroll_paper.models.evaluation import Fitted
-from scroll_paper.models.methods import METHODS, Setting, prepared
+from scroll_paper.models.method import Setting, prepared
+from scroll_paper.models.methods import METHODS
 from scroll_paper.models.ood import auroc, told_apart
-from scroll_paper.tables import published, table_rows
+from scroll_paper.tables import published
+from scroll_paper.tables import rows as table_rows
 from scroll_paper.tables.builders import Scope, setting
-from scroll_paper.tables.selection import Index
+from scroll_paper.tables.experiment import Request
+from scroll_paper.tables.selection import Selection
 from scroll_paper.tables.table import Block, path, table, to_markdown, to_text
 
 CPU = torch.device("cpu")
 DATA = os.environ.get("SCROLL_DATA")
 real = pytest.mark.skipif(DATA is None, reason="$SCROLL_DATA names no folder of real tables")
-SHIFTED = [row.method for block in table_rows.SHIFT for row in block.rows]
-STEMS = list(dict.fromkeys(TRAINED_AS.get(m, m) for m in SHIFTED))
+SHIFTED = [row.method for block in table_rows.OOD for row in block.rows]
+STEMS = list(dict.fromkeys(METHODS[m].trained_as or m for m in SHIFTED))
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -88,7 +90,7 @@ def tables(n=60, m=30, d=5, shift=6.0):
     y = np.sin(x[:, 0]) + 0.3 * rng.normal(size=n)
     far = (rng.normal(size=(m, d)) + shift) * [1, 10, 0.1, 1, 2] + 3
     columns = tuple("abcde")
-    return Table("home", x, y, columns), Table("away", far, rng.normal(size=m), columns)
+    return Data("home", x, y, columns), Data("away", far, rng.normal(size=m), columns)
 
 
 def test_foreign_rows_are_standardised_by_the_training_rows_at_home():
@@ -129,7 +131,7 @@ def known(monkeypatch):
     """Two sets that lie nowhere but here."""
     found = dict(zip(("home", "away"), tables(), strict=True))
     for name, made in found.items():
-        spec = Set("", len(made.y), 5, None, "y", "a,b,c,d,e", "nowhere", lambda: np.empty(0))
+        spec = DataSet("", len(made.y), 5, None, "y", "a,b,c,d,e", "nowhere", lambda: np.empty(0))
         monkeypatch.setitem(SETS, name, spec)
     monkeypatch.setattr(datasets, "load", lambda name, *_: found[name])
     torch.set_default_dtype(torch.float32)
@@ -141,14 +143,19 @@ def fitted(method, seeds=(0,), members=1, **how):
     work = Work(made, seeds, ("relu", "tanh+LN"), None, members)
     read = run.reader(run.Source(None, CPU))
     units = plan([Unit(work, work.groups())], read, CPU).units
-    return [r for u in units for lines in fit(u, read("home", seeds, *made.rows())) for r in lines]
+    return [
+        r
+        for u in units
+        for lines in train_stack(u, read("home", seeds, *made.rows()))
+        for r in lines
+    ]
 
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_every_row_of_the_table_is_scored(known, stem):
-    members = METHODS[stem].members if stem in ("map",) else 1
+    members = METHODS[stem].training.members if stem in ("map",) else 1
     found = fitted(stem, members=members)
-    mine = [m for m in SHIFTED if TRAINED_AS.get(m, m) == stem]
+    mine = [m for m in SHIFTED if (METHODS[m].trained_as or m) == stem]
     for method in mine:
         scores = [r["metrics"] for r in found if r["fit"]["method"] == method]
         assert scores
@@ -166,7 +173,9 @@ def test_foreign_rows_change_nothing_else(known):
     made = Setting("home", "scroll-full", steps=20, width=8)
     work = Work(made, (0,), ("relu", "tanh+LN"))
     read = run.reader(run.Source(None, CPU))
-    without = [r for lines in fit(Unit(work, work.groups()), read("home", (0,))) for r in lines]
+    without = [
+        r for lines in train_stack(Unit(work, work.groups()), read("home", (0,))) for r in lines
+    ]
     assert len(with_) == len(without) == 2
     for a, b in zip(with_, without, strict=True):
         assert "auroc" not in b["metrics"]
@@ -178,7 +187,7 @@ def test_foreign_rows_change_nothing_else(known):
 def test_measuring_a_few_at_a_time_is_measuring_all(known, monkeypatch, stem):
     members = 5 if stem == "map" else 1
     whole = fitted(stem, (0, 1), members)
-    monkeypatch.setattr("scroll_paper.grid.stacks._at_once", lambda work, data: 1)
+    monkeypatch.setattr("scroll_paper.grid.stacks.networks_at_once", lambda work, data: 1)
     apart = fitted(stem, (0, 1), members)
     assert [r["fit"] for r in whole] == [r["fit"] for r in apart]
     for a, b in zip(whole, apart, strict=True):
@@ -192,7 +201,7 @@ def test_how_many_are_measured_at_once_goes_by_memory(known, monkeypatch):
     rows = 60 + 30
     each = 4 * (4 * rows + 10 * 8 * rows)
     monkeypatch.setattr("scroll_paper.grid.stacks.available", lambda device: 70 * each)
-    assert _at_once(work, data) == 7
+    assert networks_at_once(work, data) == 7
 
 
 def test_the_refit_takes_the_best_route_and_tells_by_leverage(known):
@@ -201,7 +210,9 @@ def test_the_refit_takes_the_best_route_and_tells_by_leverage(known):
     data = folds(home, (0, 1), foreign=away)
     data = Folds(*(Rows(r.x.double(), r.y.double()) for r in data))
     made = Setting("home", "scroll-full", width=8)
-    net = prepared(METHODS["scroll-full"], made, ["relu", "tanh"], [0, 1], [None] * 2, data.train)
+    net = prepared(
+        METHODS["scroll-full"].training, made, ["relu", "tanh"], [0, 1], [None] * 2, data.train
+    )
     net = net.double().eval()
     with torch.no_grad():
         lines = evaluation.routed(Fitted(net, data))
@@ -229,7 +240,7 @@ def test_leverage_tells_what_is_far_off(known):
     """The inputs themselves as features, ten deviations away: nothing is missed."""
     home, away = tables(n=200, shift=10.0)
     data = folds(home, (0,), foreign=away)
-    head = METHODS["scroll-full"].head(4, (1,), Setting("home", "scroll-full"))
+    head = METHODS["scroll-full"].training.head(4, (1,), Setting("home", "scroll-full"))
     with torch.no_grad():
         lines = evaluation.routed(Fitted(Network(torch.nn.Identity(), head), data))
     assert lines["free-refit"].metrics["auroc"].item() == 1
@@ -239,7 +250,9 @@ def test_what_the_inputs_alone_tell_is_that_of_a_linear_model(known):
     home, away = tables(n=200, shift=1.0)
     data = folds(home, (0, 1), foreign=away)
     data = Folds(*(Rows(r.x.double(), r.y.double()) for r in data))
-    net = Network(torch.nn.Identity(), METHODS["inputs"].head(4, (2,), Setting("home", "inputs")))
+    net = Network(
+        torch.nn.Identity(), METHODS["inputs"].training.head(4, (2,), Setting("home", "inputs"))
+    )
     with torch.no_grad():
         line = evaluation.inputs_alone(Fitted(net, data))[""]
     flat = {"alpha_1": 0, "alpha_2": 0, "lambda_1": 0, "lambda_2": 0}
@@ -271,7 +284,7 @@ def test_the_settings_of_scale():
 
 
 def test_the_settings_of_a_shift():
-    free, closed = table_rows.SHIFT[0].rows[0], table_rows.SHIFT[1].rows[0]
+    free, closed = table_rows.OOD[0].rows[0], table_rows.OOD[1].rows[0]
     large = {"width": 100, "batch": 1024, "steps": 3000}
     assert setting("wine", "m", *free.at("wine")).odd() == {"foreign": "wine_white"}
     deep = [setting("sick", "m", where).odd() for where in free.at("sick")]
@@ -280,31 +293,31 @@ def test_the_settings_of_a_shift():
     bound = setting("utkface", "m", closed.at("utkface")[0]).odd()
     alike = {k: v for k, v in large.items() if k != "batch"}
     assert bound == alike | {"foreign": "cifar10", "short_steps": True}
-    for block in table_rows.SHIFT:
+    for block in table_rows.OOD:
         for row in block.rows:
             for where in row.at("sick"):
                 made = setting("sick", row.method, where)
-                head = METHODS[TRAINED_AS.get(row.method, row.method)].head(4, (1,), made)
+                head = METHODS[row.method].training.head(4, (1,), made)
                 assert head.batches or not made.batch
 
 
 def test_a_large_set_is_used_where_it_is_at_hand(tmp_path, monkeypatch):
     monkeypatch.setenv("SCROLL_DATA", str(tmp_path / "none"))
     monkeypatch.setenv("SCROLL_CACHE", str(tmp_path))
-    assert "year" not in run.scope("scale").sets
-    assert run.scope("scale", ["year"]).sets == ("year",)
+    scale = GRID["scale"]
+    assert "year" not in scale.scope().sets
+    assert scale.scope(Request(sets=("year",))).sets == ("year",)
     (own := tmp_path / "own").mkdir()
     (own / "year.csv.gz").touch()
-    assert "year" not in run.scope("scale").sets
-    assert run.scope("scale", folder=str(own)).sets == EXPERIMENTS["scale"].sets
-    assert command.asked("scale", "", "", "", False, own).sets == EXPERIMENTS["scale"].sets
+    assert "year" not in scale.scope().sets
+    assert scale.scope(Request(data=own)).sets == scale.sets
     (tmp_path / "year.csv.gz").touch()
-    assert run.scope("scale").sets == EXPERIMENTS["scale"].sets
+    assert scale.scope().sets == scale.sets
 
 
 def test_a_shift_needs_a_set_that_has_a_partner():
-    with pytest.raises(ValueError, match=r"^`sets` must be one of 'sick', .*but got 'yacht'"):
-        run.scope("ood", ["yacht"])
+    with pytest.raises(ValueError, match=r"^`sets` must be one of 'wine', .*but got 'yacht'"):
+        GRID["ood"].scope(Request(sets=("yacht",)))
 
 
 def test_the_greatest_area_is_marked():
@@ -318,10 +331,10 @@ def test_the_greatest_area_is_marked():
 
 
 def test_the_caption_names_the_encoder_and_the_foreign_set():
-    (scale,) = EXPERIMENTS["scale"].tables(Index([]), Scope(("california", "sick"), (5,)))
+    (scale,) = GRID["scale"].build(Selection([]), Scope(("california", "sick"), (5,)))
     assert scale.note.startswith("sick by all-MiniLM-L6-v2: ")
     assert "california by" not in scale.note
-    ood, nll = EXPERIMENTS["ood"].tables(Index([]), Scope(("utkface", "wine"), (5,)))
+    ood, nll = GRID["ood"].build(Selection([]), Scope(("utkface", "wine"), (5,)))
     for made in (ood, nll):
         assert "utkface by EfficientNet-Lite0" in made.note
         assert "Wine: wine against wine_white" in made.note
@@ -343,7 +356,7 @@ def test_white_wine_is_told_from_red_by_leverage_and_not_by_a_constant():
         made = Setting("wine", method, foreign="wine_white", steps=150)
         work = Work(made, (5,), ("relu",), (1e-3,) if method == "map" else None)
         unit = Unit(work, work.groups())
-        (lines,) = fit(unit, read("wine", (5,), *made.rows()))
+        (lines,) = train_stack(unit, read("wine", (5,), *made.rows()))
         found |= {r["fit"]["method"]: r["metrics"]["auroc"] for r in lines}
     assert found["closed-full"] > 0.85
     assert found["laplace-full"] > 0.7
@@ -360,11 +373,11 @@ def test_steps_are_shorter_where_rows_are_long(monkeypatch):
 
     monkeypatch.setattr(stacks, "finishing", watched)
     x, y = np.random.default_rng(0).normal(size=(40, 16)), np.arange(40.0)
-    data = folds(Table("home", x, y, [f"x{i}" for i in range(16)]), (0,))
+    data = folds(Data("home", x, y, [f"x{i}" for i in range(16)]), (0,))
     for short in (False, True):
         work = Work(Setting("home", "scroll-none", short_steps=short), (0,))
         unit = Unit(work, [Group("relu", 0, None, 0)])
-        stacks._trained(unit, stacks._start(unit, data), data, None)
+        stacks.finished_parts(unit, stacks.untrained(unit, data), data, None)
     assert rates == [0.03, 0.03 / 4]
 
 
@@ -373,9 +386,9 @@ def test_where_steps_are_short_a_noise_starts_at_the_spread(name):
     """Which short steps could not reach within a run: faces are 20 years apart."""
     rng = np.random.default_rng(1)
     x, y = rng.normal(size=(50, 6)), 20 * rng.normal(size=50)
-    data = folds(Table("home", x, y, [f"x{i}" for i in range(6)]), (0, 1))
+    data = folds(Data("home", x, y, [f"x{i}" for i in range(6)]), (0, 1))
     spread = data.train.y.std(-1)
-    method = METHODS[name]
+    method = METHODS[name].training
 
     def variance(short):
         made = Setting("home", name, short_steps=short, width=8)

@@ -16,6 +16,7 @@ from scroll.training.bodies import Tabular
 from scroll.training.network import Network
 from scroll_paper.studies import counts, moons, overdispersion
 from scroll_paper.studies.registry import STUDIES
+from scroll_paper.tables.experiment import Request, Screen
 
 
 def _point(replicates=(2,), alpha=0.3):
@@ -100,8 +101,8 @@ def test_plugged_in_counts_are_those_of_scipy():
     log_mean, y = np.array([-3.0, 0.2, 4.0]), np.array([0.0, 3.0, 70.0])
     rate = np.exp(log_mean)
     cases = (
-        (counts._count(log_mean), stats.poisson(rate)),
-        (counts._count(log_mean, 0.4), stats.nbinom(1 / 0.4, 1 / (1 + 0.4 * rate))),
+        (counts.plug_in(log_mean), stats.poisson(rate)),
+        (counts.plug_in(log_mean, 0.4), stats.nbinom(1 / 0.4, 1 / (1 + 0.4 * rate))),
     )
     for ours, theirs in cases:
         np.testing.assert_allclose(ours.log_prob(torch.as_tensor(y)), theirs.logpmf(y), rtol=1e-9)
@@ -131,7 +132,7 @@ def _whole(name, tmp_path, monkeypatch):
     monkeypatch.setenv("MPLBACKEND", "Agg")
     torch.set_default_dtype(torch.float32)
     said = []
-    tables = STUDIES[name].run(tmp_path, True, said.append)
+    tables = STUDIES[name].run(Request(output=tmp_path, quick=True), Screen(said.append))
     assert said
     for table in tables:
         for block in table.blocks:

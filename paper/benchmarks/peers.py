@@ -26,7 +26,7 @@ from scroll import ScrollRegressor
 from scroll.predictive import metrics
 from scroll_paper.data import datasets, protocol
 from scroll_paper.tables import records
-from scroll_paper.tables.selection import Index
+from scroll_paper.tables.selection import Selection
 
 RESULTS = Path("results")
 TASKS = {  # methods, sets, metrics, and the row of the paper's tables that is shown below
@@ -85,7 +85,7 @@ def table(task: str, sets: list[str], seeds: list[int]) -> None:
     """Print means and standard errors of the records as Markdown, one table per metric."""
     loaded = records.load(RESULTS / "peers").records
     rows, _, measures, (below, where) = TASKS[task]
-    index = Index(records.load(RESULTS).records)
+    index = Selection(records.load(RESULTS).records)
     for metric in measures:
         print(f"\n**{metric}**\n\n| | {' | '.join(sets)} |\n|---|{'---:|' * len(sets)}")
         for row, (label, _) in rows.items():

@@ -95,13 +95,14 @@ def on_a_gpu(steps: int) -> None:
         for architecture in ("relu+LN", "tanh"):
             each = seconds(cycle(R, n, architecture, "cuda", False), steps)
             print(f"R = {R}, N = {n}, {architecture}: {1e3 * each:.2f} ms per step with checks")
-    from scroll_paper.grid import run
+    from scroll_paper.grid.experiments import GRID
+    from scroll_paper.tables.experiment import Request, Screen
 
     rows = ("scroll-full", "scroll-diag", "scroll-none")
-    asked = run.scope("headline", methods=rows)
     with TemporaryDirectory() as folder:
         began = time.perf_counter()
-        run.train("headline", asked, Path(folder), torch.device("cuda"))
+        asked = Request(methods=rows, device="cuda", results=Path(folder))
+        GRID["headline"].run(asked, Screen(print))
         print(f"the three SCROLL methods: {time.perf_counter() - began:.0f} s")
 
 

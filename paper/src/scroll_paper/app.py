@@ -1,5 +1,7 @@
 """The commands `scroll bench` and `scroll records` (entry-point group `scroll.commands`)."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -8,69 +10,71 @@ from rich.console import Console
 
 from scroll.cli.usage import refuse
 
-RESULTS, TABLES, REPORT = Path("results"), Path("tables"), Path("docs/results.md")
+RESULTS, TABLES = Path("results"), Path("tables")
 
 
-def bench(
-    experiment: Annotated[
-        str, typer.Argument(help="Its name; `list` shows all, `report` writes them up.")
-    ],
-    sets: Annotated[str, typer.Option(help="Data sets, separated by commas.")] = "",
-    methods: Annotated[str, typer.Option(help="Methods, separated by commas.")] = "",
-    seeds: Annotated[str, typer.Option(help="Seeds: 5-24, or 5,6,9.")] = "",
-    device: Annotated[str, typer.Option(help="cpu or cuda; the best there is by default.")] = "",
-    quick: Annotated[bool, typer.Option("--quick", help="A small part, in minutes.")] = False,
-    compare: Annotated[bool, typer.Option("--compare", help="Beside the paper's.")] = False,
-    dry: Annotated[bool, typer.Option("--tables", help="Train nothing; tables only.")] = False,
-    data: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
-    results: Annotated[Path, typer.Option(help="Folder of the records.")] = RESULTS,
-    output: Annotated[Path, typer.Option("--output", "-o", help="For CSV and Markdown.")] = TABLES,
-    workers: Annotated[int, typer.Option(help="Processes; on a CPU one a core by default.")] = 0,
-    engine: Annotated[
-        str, typer.Option(help="local, or a cluster: dask:tcp://HOST:8786, ray:HOST:6379.")
-    ] = "local",
-    download: Annotated[
-        bool, typer.Option("--download", help="Let an encoder's weights be fetched.")
-    ] = False,
-) -> None:
-    """Check a table of the paper: train what the records lack, print the table from them."""
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """Errors that a user can mend, as one line on stderr with exit code 2."""
     try:
-        from . import command
-        from .deep.endtoend import END_TO_END
-        from .studies.registry import STUDIES
-
-        if experiment == "list":
-            command.listed(Console())
-            return
-        if experiment == "report":
-            command.reported(results, REPORT if output == TABLES else output, Console())
-            return
-        errors = Console(stderr=True)
-        if experiment in STUDIES:
-            command.studied(
-                experiment, output, quick, Console(), errors, sets=sets, methods=methods,
-                seeds=seeds, device=device, compare=compare, tables=dry, data=data, workers=workers,
-                engine="" if engine == "local" else engine, download=download,
-            )  # fmt: skip
-            return
-        if experiment in END_TO_END:
-            command.ended(
-                experiment, methods, seeds, results, output, (Console(), errors), device=device,
-                data=data, compare=compare, dry=dry, sets=sets, quick=quick, workers=workers,
-                engine="" if engine == "local" else engine, download=download,
-            )  # fmt: skip
-            return
-        asked = command.asked(experiment, sets, methods, seeds, quick, data)
-        if not dry:
-            command.trained(
-                experiment, asked, results, device, data, workers, errors, engine, download
-            )
-        told = errors if dry else None  # training has said it
-        command.shown(experiment, asked, results, output, compare, Console(), told)
+        yield
     except (ImportError, OSError, ValueError) as error:
         refuse(str(error))
     except (MemoryError, RuntimeError) as error:  # a device or a worker that gave up
-        refuse(f"{error}\nWhat was recorded is kept: the same command goes on from there.")
+        refuse(f"{error}\nThe records so far are kept: the same command continues from there.")
+
+
+Name = Annotated[
+    str, typer.Argument(help="Its name; `list` shows all, `report` writes docs/results.md.")
+]
+Sets = Annotated[
+    str,
+    typer.Option(help="Data sets, separated by commas: names, or your own files: mine.csv:target."),
+]
+Methods = Annotated[str, typer.Option(help="Methods, separated by commas.")]
+Seeds = Annotated[str, typer.Option(help="Random seeds of the splits: 5-24, or 5,6,9.")]
+Device = Annotated[str, typer.Option(help="cpu or cuda; the best there is by default.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Run a small part, in minutes.")]
+Compare = Annotated[bool, typer.Option("--compare", help="Show the paper's numbers beside ours.")]
+Dry = Annotated[bool, typer.Option("--tables", help="Train nothing; show the tables.")]
+Data = Annotated[Path | None, typer.Option(help="Folder with the data sets.")]
+Records = Annotated[Path, typer.Option(help="Folder of the records.")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for CSV and Markdown.")]
+Workers = Annotated[int, typer.Option(help="Worker processes; one per core on a CPU by default.")]
+Engine = Annotated[
+    str, typer.Option(help="local, or a cluster: dask:tcp://HOST:8786, ray:HOST:6379.")
+]
+Download = Annotated[
+    bool, typer.Option("--download", help="Let the weights of an encoder be downloaded.")
+]
+
+
+def bench(
+    experiment: Name,
+    sets: Sets = "",
+    methods: Methods = "",
+    seeds: Seeds = "",
+    device: Device = "",
+    quick: Quick = False,
+    compare: Compare = False,
+    tables: Dry = False,
+    data: Data = None,
+    results: Records = RESULTS,
+    output: Output = TABLES,
+    workers: Workers = 0,
+    engine: Engine = "local",
+    download: Download = False,
+) -> None:
+    """Check a table of the paper: train what is missing from the records, and print the table."""
+    with _one_line():
+        from . import command
+        from .tables.experiment import Request
+
+        request = Request(
+            command.words(sets), command.words(methods), command.numbers(seeds), device, quick,
+            compare, tables, data, results, output, workers, engine, download,
+        )  # fmt: skip
+        command.bench(experiment, request, Console(), Console(stderr=True))
 
 
 def records(
@@ -78,12 +82,10 @@ def records(
     into: Annotated[Path, typer.Option(help="The folder to append to.")] = RESULTS,
 ) -> None:
     """Append the records of other files that are not there yet."""
-    try:
+    with _one_line():
         from .tables.records import load, merge, skipped
 
         added = merge(files, into)
         for line in skipped([p for file in files for p in load(file).problems]):
             typer.echo(line, err=True)
         typer.echo(f"{added} records added to {into}")
-    except (OSError, ValueError) as error:
-        refuse(str(error))

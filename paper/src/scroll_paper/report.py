@@ -5,59 +5,29 @@ from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
-from .deep.endtoend import END_TO_END, shown
-from .grid.experiments import EXPERIMENTS, Experiment
-from .grid.plan import missing
-from .tables import published, records
-from .tables.builders import Scope
-from .tables.selection import Index
+from .registry import EXPERIMENTS
+from .tables import published
+from .tables.experiment import Results
 from .tables.table import Label, Table, path, to_markdown
 
 
-def report(results: Path) -> str:
-    """The page, from the records in a folder alone."""
-    found = records.load(results).records
-    index, done = Index(found), records.done(found)
-    scopes = {name: _complete(experiment, done) for name, experiment in EXPERIMENTS.items()}
-    parts = {
-        name: EXPERIMENTS[name].tables(index, scope) if scope.sets else []
-        for name, scope in scopes.items()
-    }
-    about = {
-        name: f"{EXPERIMENTS[name].about}; "
-        + (f"{len(scope.seeds)} seeds" if scope.sets else "no set is complete yet")
-        for name, scope in scopes.items()
-    }
-    for name, deep in END_TO_END.items():
-        parts[name] = shown(name, results, None)
-        about[name] = deep.about
-    lines = [_remark("introduction"), "", *_summary(parts)]
-    for name, tables in parts.items():
-        lines += ["", f"## {name}", "", f"`scroll bench {name}`: {about[name]}."]
-        for table in tables:
+def report(folder: Path) -> str:
+    """Return the page, from the records in a folder alone."""
+    results = Results(folder)
+    every = {name: experiment.report(results) for name, experiment in EXPERIMENTS.items()}
+    sections = {name: section for name, section in every.items() if section is not None}
+    lines = [_remark("introduction"), "", *_summary({n: s.tables for n, s in sections.items()})]
+    for name, section in sections.items():
+        lines += ["", f"## {name}", "", f"`scroll bench {name}`: {section.about}."]
+        for table in section.tables:
             lines += ["", *_section(table)]
         if words := _remark(name):
             lines += ["", words]
     return "\n".join(lines) + "\n"
 
 
-def _complete(experiment: Experiment, done: set[str]) -> Scope:
-    """The sets on which every row has ten seeds, or all, and the seeds that they share."""
-    seeds = {
-        name: {
-            seed
-            for seed in experiment.seeds
-            if not missing(experiment.works(Scope((name,), (seed,))), done)
-        }
-        for name in experiment.sets
-    }
-    enough = min(10, len(experiment.seeds))
-    sets = tuple(name for name, found in seeds.items() if len(found) >= enough)
-    return Scope(sets, tuple(sorted(set(experiment.seeds).intersection(*(seeds[s] for s in sets)))))
-
-
 def _summary(parts: dict[str, list[Table]]) -> Iterator[str]:
-    yield "| table | figures | agree |"
+    yield "| table | numbers | agree |"
     yield "|---|---:|---:|"
     for name, tables in parts.items():
         for table in (t for t in tables if t.name in published.names()):
@@ -81,7 +51,7 @@ def _section(table: Table) -> Iterator[str]:
     yield ""
     found = published.agreements(table)
     apart = [a for a in found if not a.agrees]
-    yield f"{len(found) - len(apart)} of {len(found)} figures agree with the paper's."
+    yield f"{len(found) - len(apart)} of {len(found)} numbers agree with the paper's."
     if apart:
         yield (
             "Apart: "
@@ -97,6 +67,6 @@ def _name(label: Label) -> str:
 
 
 def _remark(name: str) -> str:
-    """What a person has to say about an experiment, from `remarks/`; it may be nothing."""
+    """Return the remark on an experiment from `remarks/`, or an empty text."""
     file = files("scroll_paper") / "remarks" / f"{name}.md"
     return file.read_text("utf-8").strip() if file.is_file() else ""

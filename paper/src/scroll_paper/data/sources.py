@@ -23,7 +23,7 @@ from scroll._core.checks import must, refusal
 from .embeddings import Features, digest, embed, file_of, read
 from .encoders import ENCODERS, Items
 
-Announce = Callable[[str], object]
+Say = Callable[[str], object]
 Raw = tuple[Items, NDArray[np.float64]]
 
 
@@ -51,7 +51,7 @@ def load(
     name: str,
     encoder: str,
     places: Sequence[Path],
-    announce: Announce | None = None,
+    say: Say | None = None,
     download: bool = False,
 ) -> Features:
     """The features of a source: from one of `places`, or computed and kept in the last of them."""
@@ -61,15 +61,15 @@ def load(
         if path.is_file():
             return read(path, source.rows, spec.features)
     items, y = raw(name, places, f", or its features {kept}")
-    if announce:
-        announce(f"Encoding {len(items)} {spec.kind} of {source.file} by {encoder}")
+    if say:
+        say(f"Encoding {len(items)} {spec.kind} of {source.file} by {encoder}")
     return embed(encoder, items, y, places[-1], name=name, download=download)
 
 
 def raw(name: str, places: Sequence[Path], instead: str = "") -> Raw:
     """Texts or images as they are, with their targets, verified."""
     source = SOURCES[name]
-    return _opened(located(source, places, instead), source)
+    return opened(located(source, places, instead), source)
 
 
 def located(source: Source, places: Sequence[Path], instead: str = "") -> Path:
@@ -82,7 +82,8 @@ def located(source: Source, places: Sequence[Path], instead: str = "") -> Path:
     return found[0]
 
 
-def _opened(path: Path, source: Source) -> Raw:
+def opened(path: Path, source: Source) -> Raw:
+    """Return the texts or images in the file of a source with their targets, verified."""
     remedy = f"Take the copy that {source.at} has."
     try:
         items, y = source.open(path)

@@ -1,6 +1,6 @@
-"""The tables of networks that are trained through, by name."""
+"""The experiments of networks that are trained end to end, and their tables."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,92 +9,90 @@ from torch import Tensor, nn
 
 from scroll._core.checks import must, one_of
 
+from ..data.datasets import searched
 from ..data.encoders import lite0
-from ..tables.records import Record, key, load
+from ..tables.experiment import Request, Results, Screen, Section
+from ..tables.records import Record, key
 from ..tables.selection import Values
 from ..tables.table import Block, Label, Table, table
 from . import vision
-from .training import LABELS, NUMBERS
+from .methods import LABELS, NUMBERS, DeepMethod, labels_of
 from .vision import CONDITIONS, Unit
 
 SEEDS = (0, 1, 2)
-SCALED = ("ova-none", "ova-diag", "softmax")  # rows that are also shown at a temperature
 Wants = Callable[[str], bool]
-CIFAR = {
-    "OvA-None": "ova-none",
-    "OvA-Diag": "ova-diag",
-    "OvA-Full": "ova-full",
-    "GaussReg-None": "gaussreg-none",
-    "GaussReg-Diag": "gaussreg-diag",
-    "CE-softmax": "softmax",
-    "VBLL": "vbll-softmax",
-    "Laplace-LL": "softmax-laplace",
-}
-FACES = {
-    "SCROLL-Full": "scroll-full",
-    "SCROLL-Diag": "scroll-diag",
-    "SCROLL-None": "scroll-none",
-    "SCROLL-Full-beta": "scroll-full-beta",
-    "SCROLL-Diag-beta": "scroll-diag-beta",
-    "MVN (beta-NLL)": "mvn",
-    "MAP": "map",
-}
 TITLES = {"scratch": "from scratch", "frozen": "frozen", "tuned": "fine-tuned"}
 
 
 @dataclass(frozen=True)
 class EndToEnd:
-    """A table whose every row is a network of its own.
+    """A table whose every row is a deep network of its own.
 
     Args:
-        about: it, in a line.
-        set: of the pictures.
-        methods: that can be trained.
+        about: the question, in one line.
+        set: name of the pictures.
+        heads: methods that can be trained, by name.
         conditions: how bodies start.
-        tables: made of what was found and of the folder that holds it.
+        build: makes the tables from the records and the folder that holds them.
     """
 
     about: str
     set: str
-    methods: tuple[str, ...]
+    heads: Mapping[str, DeepMethod]
     conditions: tuple[str, ...]
-    tables: Callable[["Found", Path, Wants], list[Table]]
+    build: Callable[["Found", Path, Wants], list[Table]]
+
+    @property
+    def options(self) -> Collection[str]:
+        """Options of records and of one device; there are no sets to choose and no workers."""
+        return ("methods", "seeds", "device", "compare", "tables", "data", "results", "output")
 
     def units(self, methods: Sequence[str] | None, seeds: Sequence[int] | None) -> list[Unit]:
-        """What is to be trained for some methods and seeds, or for all."""
+        """Return the networks to train for some methods and seeds; None is all."""
         for method in methods or ():
-            one_of("methods", method, self.methods)
-        some = [m for m in self.methods if methods is None or m in methods]
+            one_of("methods", method, self.heads)
+        some = [m for m in self.heads if methods is None or m in methods]
         return list(vision.units(self.set, some, seeds or SEEDS, self.conditions))
 
+    def run(self, request: Request, screen: Screen) -> list[Table]:
+        """Train the networks that are missing from the records, and return the tables."""
+        units = self.units(request.methods, request.seeds)
+        if not request.tables:
+            where = request.torch_device()
+            must(
+                where.type == "cuda",
+                "device",
+                "be cuda for networks of this size",
+                str(where),
+                "With --tables nothing is trained: the records are there.",
+            )
+            torch.set_float32_matmul_precision("high")
+            torch.backends.cudnn.benchmark = True
+            places = searched(request.data)
+            vision.run(units, request.results, places, where, screen.say, pretrained)
+        return self.tables(Results(request.results), request.seeds, request.methods)
 
-def train(
-    name: str,
-    results: Path,
-    methods: Sequence[str] | None,
-    seeds: Sequence[int] | None,
-    data: str | Path | None,
-    device: torch.device,
-    say: Callable[[str], object],
-) -> None:
-    """Train what the records lack."""
-    from ..data.datasets import searched
+    def tables(
+        self,
+        results: Results,
+        seeds: Sequence[int] | None = None,
+        methods: Sequence[str] | None = None,
+    ) -> list[Table]:
+        """Return the tables, from records alone, with the rows of some methods or of all."""
+        mine = (r for r in results.records if r["fit"]["set"] == self.set)
 
-    must(
-        device.type == "cuda",
-        "device",
-        "be cuda for networks of this size",
-        str(device),
-        "With --tables nothing is trained: the records are there.",
-    )
-    torch.set_float32_matmul_precision("high")
-    torch.backends.cudnn.benchmark = True
-    which = END_TO_END[name].units(methods, seeds)
-    vision.run(which, results, searched(data), device, say, _pretrained)
+        def wants(method: str) -> bool:
+            return methods is None or method.removesuffix("-laplace") in methods
+
+        return self.build(Found(self.set, mine, seeds or SEEDS), results.folder, wants)
+
+    def report(self, results: Results) -> Section:
+        """Return its part of the report."""
+        return Section(self.about, self.tables(results))
 
 
-def _pretrained(condition: str) -> Callable[[], nn.Module] | None:
-    """The body that a condition starts from; None is one from scratch."""
+def pretrained(condition: str) -> Callable[[], nn.Module] | None:
+    """Return the maker of the body that a condition starts from; None is a ResNet from scratch."""
     return None if condition == "scratch" else Lite
 
 
@@ -111,20 +109,6 @@ class Lite(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.network.extract_features(x)
         return out.mean((-2, -1))
-
-
-def shown(
-    name: str, results: Path, seeds: Sequence[int] | None, methods: Sequence[str] | None = None
-) -> list[Table]:
-    """Its tables, with the rows of some methods or of all."""
-    of = END_TO_END[name]
-    of.units(methods, seeds)  # refuses what is none
-    mine = (r for r in load(results).records if r["fit"]["set"] == of.set)
-
-    def wants(method: str) -> bool:
-        return methods is None or method.removesuffix("-laplace") in methods
-
-    return of.tables(Found(of.set, mine, seeds or SEEDS), results, wants)
 
 
 class Found:
@@ -156,8 +140,9 @@ def cifar(found: Found, results: Path, wants: Wants) -> list[Table]:
     def line(method: str, suffix: str = "") -> Mapping[str, Values]:
         return {column: found.values(method, metric + suffix) for column, metric in columns.items()}
 
-    every = {label: method for label, method in CIFAR.items() if wants(method)}
-    scaled = {label: m for label, m in every.items() if m in SCALED}
+    every = {label: method for label, method in labels_of(LABELS).items() if wants(method)}
+    own = {label: m for label, m in every.items() if m in LABELS}
+    scaled = {label: m for label, m in own.items() if LABELS[m].tempered}
     blocks = [
         Block({label: line(method) for label, method in every.items()}),
         Block({f"{label} (T*)": line(m, "_oracle") for label, m in scaled.items()}, None),
@@ -165,8 +150,8 @@ def cifar(found: Found, results: Path, wants: Wants) -> list[Table]:
         Block(
             {
                 f"{label} (ens.)": ensemble(results, method, found.seeds, columns)
-                for label, method in every.items()
-                if method in vision.KEPT
+                for label, method in own.items()
+                if LABELS[method].averaged
             },
             None,
         ),
@@ -234,14 +219,14 @@ def faces(found: Found, results: Path, wants: Wants) -> list[Table]:
             column: found.values(method, metric, condition)
             for column, (condition, metric) in named.items()
         }
-        for label, method in FACES.items()
+        for label, method in labels_of(NUMBERS).items()
         if wants(method)
     }
     title = "UTKFace, age in years at 64 pixels: ResNet-18 from scratch, EfficientNet-Lite0 else"
     fits = {
         f"{label}, {TITLES[condition]}": (method, condition)
         for condition in CONDITIONS
-        for label, method in FACES.items()
+        for label, method in labels_of(NUMBERS).items()
         if wants(method)
     }
     made = table("appendix_utkface_e2e", title, tuple(named), [Block(rows)], show_se=True)
@@ -252,14 +237,14 @@ END_TO_END = {
     "cifar": EndToEnd(
         "CIFAR-10 with a ResNet-18 trained through each head",
         "cifar10",
-        tuple(LABELS),
+        LABELS,
         ("scratch",),
         cifar,
     ),
     "utkface-e2e": EndToEnd(
         "UTKFace with a deep body: from scratch, frozen, fine-tuned",
         "faces",
-        tuple(NUMBERS),
+        NUMBERS,
         tuple(CONDITIONS),
         faces,
     ),

@@ -14,15 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from scroll._core.checks import unchecked
-from scroll.heads import ClassificationHead, Head, RegressionHead
+from scroll.heads import Head
 from scroll.heads.prior_gradient import PriorGradient
 from scroll.training.graph import on_side_stream
 
 from ..data.images import Pictures, augmented, moments, scaled
-from ..models.baselines import MeanVariance
-from ..models.softmax import Softmax, VariationalSoftmax
-
-SCALE = 1.005  # of the probit, as in the other tables
 
 
 @dataclass(frozen=True)
@@ -43,47 +39,6 @@ class Course:
     compile: bool = True
 
 
-MakeHead = Callable[[int, int, int], nn.Module]  # of features, outputs and training rows
-
-
-def _ova(covariance: str) -> MakeHead:
-    return lambda h, k, n: ClassificationHead(h, k, "ova", covariance, scale=SCALE, bias=False)
-
-
-def _least_squares(covariance: str) -> MakeHead:
-    return lambda h, k, n: ClassificationHead(h, k, "gaussreg", covariance, bias=False)
-
-
-def _normal(covariance: str, beta: float = 0.0) -> MakeHead:
-    return lambda h, k, n: RegressionHead(h, covariance=covariance, beta=beta)
-
-
-def _vbll(h: int, k: int, n: int) -> nn.Module:
-    head = VariationalSoftmax(h, k)
-    head.weight.fill_(1 / n)
-    return head
-
-
-LABELS: dict[str, MakeHead] = {
-    "ova-none": _ova("none"),
-    "ova-diag": _ova("diag"),
-    "ova-full": _ova("full"),
-    "gaussreg-none": _least_squares("none"),
-    "gaussreg-diag": _least_squares("diag"),
-    "softmax": lambda h, k, n: Softmax(h, k),
-    "vbll-softmax": _vbll,
-}
-NUMBERS: dict[str, MakeHead] = {
-    "scroll-full": _normal("full"),
-    "scroll-diag": _normal("diag"),
-    "scroll-none": _normal("none"),
-    "scroll-full-beta": _normal("full", 0.5),
-    "scroll-diag-beta": _normal("diag", 0.5),
-    "mvn": lambda h, k, n: MeanVariance(h, unit=True),
-    "map": lambda h, k, n: RegressionHead(h, covariance="none", method="map"),
-}
-
-
 class Fitted:
     """A trained network: its body, its head and how its pictures are scaled."""
 
@@ -101,7 +56,7 @@ class Fitted:
             )
 
 
-def fit(
+def train_network(
     body: nn.Module,
     head: nn.Module,
     train: Pictures,
@@ -123,7 +78,7 @@ def fit(
         batches = order[: len(order) - len(order) % course.batch].split(course.batch)
         for i, index in enumerate(batches):
             step(index, (epoch + i / len(batches)) / course.epochs)
-        score = _score(head, now.features(held.x) if seen is None else seen, held.y)
+        score = validation_score(head, now.features(held.x) if seen is None else seen, held.y)
         watch(epoch, score)
         since += 1
         if score < now.score:
@@ -139,7 +94,7 @@ def fit(
 
 
 @torch.no_grad()
-def _score(head: Any, psi: Tensor, y: Tensor) -> float:
+def validation_score(head: Any, psi: Tensor, y: Tensor) -> float:
     """What is to be least on held-out pictures; of MAP, which has no density yet, an error."""
     head.eval()
     if getattr(head, "method", "") == "map":  # its noise is set afterwards

@@ -24,20 +24,15 @@ from ..models.softmax import laplace, spread
 from ..tables import records
 from ..tables.records import made
 from . import training
-from .training import LABELS, NUMBERS, Course, Fitted
+from .methods import LABELS, NUMBERS
+from .training import Course, Fitted
 
 CLASSES = 10
 HEALTH = 5000  # training pictures that a diagnosis looks at
-KEPT = ("ova-none", "softmax")  # whose probabilities are kept, to be averaged over seeds
 CONDITIONS = {  # how a body starts, and how it is trained: where in several ways, by the best one
     "scratch": (Course(anneal_head=True),),
     "frozen": tuple(Course(frozen=True, anneal_head=True, head_lr=lr) for lr in (3e-4, 1e-3, 3e-3)),
     "tuned": (Course(), Course(lr=0.01)),
-}
-
-
-ALPHA_RATES = {  # the prior of K outputs counts in full and its rows by 1 / K: it may not hurry
-    method: 0.25 for method in LABELS if method.startswith(("ova", "gaussreg"))
 }
 
 
@@ -95,8 +90,13 @@ def units(
         for condition in conditions:
             for method in methods:
                 for course in CONDITIONS[condition]:
-                    own = replace(course, alpha_rate=ALPHA_RATES.get(method, 1.0))
+                    own = replace(course, alpha_rate=_rate(method))
                     yield Unit(name, method, seed, condition, own)
+
+
+def _rate(method: str) -> float:
+    """Learning rate of a method's prior; a row computed from a network has none of its own."""
+    return (LABELS | NUMBERS)[method].alpha_rate if method in LABELS | NUMBERS else 1.0
 
 
 def trained(
@@ -110,23 +110,23 @@ def trained(
     device, n, began = data.train.x.device, len(data.train.y), time()
     torch.manual_seed(unit.seed)
     network: Any = (body or (lambda: ResNet18(small=labels)))().to(device)
-    make = (LABELS if labels else NUMBERS)[unit.method]
-    head: Any = make(network.features, CLASSES, n).to(device)
+    method = (LABELS if labels else NUMBERS)[unit.method]
+    head: Any = method.head(network.features, CLASSES, n).to(device)
     scores: list[float] = []
 
     def each(epoch: int, score: float) -> None:
         scores.append(round(score, 4))
         watch(epoch, score)
 
-    found = training.fit(network, head, data.train, data.held, unit.course, each)
+    found = training.train_network(network, head, data.train, data.held, unit.course, each)
     if unit.method == "map":
         head.fit_noise(found.features(data.held.x), data.held.y)
     how = {"val": found.score, "epoch": found.epoch, "scores": scores} | made(began, device)
     lines, kept = [], {}
-    for method, worth, probs in (_labels if labels else _numbers)(unit, found, data):
-        lines.append({"fit": unit._replace(method=method).fit(), "metrics": worth, **how})
-        if method in KEPT:
-            kept[method] = probs
+    for name, worth, probs in (_labels if labels else _numbers)(unit, found, data):
+        lines.append({"fit": unit._replace(method=name).fit(), "metrics": worth, **how})
+        if name == unit.method and method.averaged:
+            kept[name] = probs
     return found, lines, kept
 
 
@@ -138,10 +138,10 @@ def _numbers(unit: Unit, found: Fitted, data: Parts) -> Iterator[tuple[str, Any,
     p = Normal(data.shift + data.scale * p.mean, square * p.noise_var, square * p.belief_var)
     y = data.shift + data.scale * data.test.y.double()
     worth = {k: float(v) for k, v in protocol.metrics(p, y).items()}
-    yield unit.method, worth | _health(found, data.train), None
+    yield unit.method, worth | health(found, data.train), None
 
 
-def _health(found: Fitted, train: Pictures) -> dict[str, float]:
+def health(found: Fitted, train: Pictures) -> dict[str, float]:
     """What `diagnose` says of a head on training pictures as they are: of its worst output."""
     if not isinstance(found.head, Head):
         return {}
@@ -167,7 +167,7 @@ def _labels(unit: Unit, found: Fitted, data: Parts) -> Iterator[tuple[str, Any, 
         t = temperature(log_p, y)
         cooled = metrics((at_test / t).log_softmax(-1), data.test.y)
         found_metrics |= {f"t_{name}": t} | {f"{k}_{name}": v for k, v in cooled.items()}
-    yield unit.method, found_metrics | _health(found, data.train), at_test
+    yield unit.method, found_metrics | health(found, data.train), at_test
     if unit.method == "softmax":
         head: Any = found.head  # prior precision one is the default of Laplace's library
         variances = laplace(head, found.features(data.train.x), 1.0)

@@ -1,9 +1,10 @@
-"""Depth zero: no body, no early stopping; each head to its optimum by a quasi-Newton method."""
+"""Linear models (depth zero): each head is trained to its optimum by L-BFGS."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from scroll._core.checks import unchecked
@@ -11,13 +12,22 @@ from scroll.training.batches import Rows
 from scroll.training.loop import Trained
 from scroll.training.network import Network, held_out_nll, take
 
-Tell = Callable[[int, float], None]
+from ..tables.experiment import Tell
+
+Vector = NDArray[np.float64]
 
 
 def quasi_newton(
     network: Network, rows: Rows, held: Rows, watch: Tell | None = None
 ) -> Iterator[Trained]:
-    """Each replicate at the least loss that L-BFGS finds, in float64."""
+    """Yield each replicate at the least loss that L-BFGS finds, in float64.
+
+    Args:
+        network: a stack without a body.
+        rows: to train on.
+        held: validation rows, for the score alone: there is no early stopping.
+        watch: called with the replicates done and their best score.
+    """
     from scipy.optimize import minimize
 
     best = torch.inf
@@ -38,11 +48,11 @@ def quasi_newton(
         yield Trained(which.nonzero()[:, 0], one, score.to(rows.x), steps, steps)
 
 
-def _objective(one: Network, rows: Rows) -> tuple[Callable[[Any], tuple[float, Any]], Any]:
-    """The loss and its gradient as a function of a flat vector of parameters, and their start."""
+def _objective(one: Network, rows: Rows) -> tuple[Callable[[Vector], tuple[float, Vector]], Vector]:
+    """Return the loss with its gradient as a function of a flat vector, and the starting point."""
     learned = [p for p in one.parameters() if p.requires_grad]
 
-    def value(flat: Any) -> tuple[float, Any]:
+    def value(flat: Vector) -> tuple[float, Vector]:
         with torch.no_grad():
             vector_to_parameters(torch.as_tensor(flat).to(rows.x), learned)
         loss = one.loss(rows, rows.y.shape[1], 0.0).sum()
@@ -54,5 +64,6 @@ def _objective(one: Network, rows: Rows) -> tuple[Callable[[Any], tuple[float, A
 
 
 def _double(rows: Rows) -> Rows:
+    """Return the rows in double precision; labels stay integers."""
     real = rows.y.is_floating_point()
     return Rows(rows.x.double(), rows.y.double() if real else rows.y)

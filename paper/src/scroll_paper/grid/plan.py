@@ -1,9 +1,9 @@
-"""Fits as work: what an experiment needs, what the records lack, and stacks that fit."""
+"""The plan of a sweep: the fits that are missing from the records, cut into stacks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 
@@ -12,18 +12,36 @@ from scroll.training.bodies import ARCHITECTURES
 from scroll.training.memory import available, footprint, stack_size
 
 from ..data.protocol import Folds
-from ..models.methods import METHODS, Method, Setting, network
+from ..models.method import Setting, Training, network
+from ..models.methods import METHODS
 from ..tables import records
-
-Tell = Callable[[int, float], None]
-Read = Callable[..., Folds]  # of a set's name, seeds and `Setting.rows`
-
 
 MIXED_ROWS = 100_000  # beyond them a step is bound by memory, and a mixed stack reads more
 
 
+class Read(Protocol):
+    """A function that returns the folds of a data set."""
+
+    def __call__(
+        self,
+        name: str,
+        seeds: tuple[int, ...],
+        unit: bool = False,
+        even: bool = False,
+        foreign: str = "",
+    ) -> Folds:
+        """Return the folds of the data set `name`; the rest is `Setting.rows`."""  # fmt: skip
+
+
 class Group(NamedTuple):
-    """The fits that are recorded together: the members of one ensemble, or a single network."""
+    """The fits that are recorded together: the members of one ensemble, or a single network.
+
+    Args:
+        architecture: of the body; "none" is no body.
+        seed: of the split and of the first member's parameters.
+        knob: value of the hyper-parameter.
+        order: which random order of the rows; 0 is the split's own.
+    """
 
     architecture: str
     seed: int
@@ -33,60 +51,68 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Work:
-    """Fits that an experiment needs: one setting, many seeds and architectures."""
+    """Fits that an experiment needs: one setting, many seeds and architectures.
+
+    Args:
+        setting: what they have in common.
+        seeds: of the splits.
+        architectures: of the bodies.
+        grid: values of the hyper-parameter; None is the method's own.
+        members: networks per ensemble.
+    """
 
     setting: Setting
     seeds: tuple[int, ...]
     architectures: tuple[str, ...] = ARCHITECTURES
-    grid: tuple[float | None, ...] | None = None  # None is the method's own
+    grid: tuple[float | None, ...] | None = None
     members: int = 1
 
     @property
-    def method(self) -> Method:
-        """How it is trained."""
-        return METHODS[self.setting.method]
+    def training(self) -> Training:
+        """How the networks are trained."""
+        return METHODS[self.setting.method].training
 
     def groups(self) -> list[Group]:
-        """All of them, an architecture after the other; on raw inputs there is none."""
-        knobs = self.method.knobs(self.setting.set) if self.grid is None else self.grid
-        orders = range(self.method.orders)
-        raw = self.method.raw or self.setting.depth == 0
+        """Return all groups, one architecture after the other; raw inputs have none."""
+        knobs = self.training.knobs(self.setting.set) if self.grid is None else self.grid
+        orders = range(self.training.orders)
+        raw = self.training.raw or self.setting.depth == 0
         bodies = ("none",) if raw else self.architectures
         return [
             Group(a, s, k, o) for a in bodies for s in self.seeds for k in knobs for o in orders
         ]
 
-    def identity(self, group: Group) -> dict[str, Any]:
-        """What a fit is, without what is as usual."""
+    def identity(self, group: Group) -> dict[str, object]:
+        """Return what names a fit in the records, without the settings that are defaults."""
         what = {"set": self.setting.set, "method": self.setting.method, **self.setting.odd()}
         more = {k: v for k, v in group._asdict().items() if v not in (None, 0) or k == "seed"}
         return what | more
 
     def last(self, group: Group) -> str:
-        """The key of the line that is written last for a group."""
+        """Return the key of the record that is written last for a group."""
         member = {"member": self.members - 1} if self.members > 1 else {}
         return records.key(self.identity(group) | member)
 
 
 class Unit(NamedTuple):
-    """Fits to be trained as a stack."""
+    """Fits that are trained together as one stack."""
 
     work: Work
     groups: list[Group]
 
     @property
     def fits(self) -> int:
-        """How many networks it trains."""
+        """Number of networks that it trains."""
         return len(self.groups) * self.work.members
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Whose rows it needs."""
+        """Seeds whose rows it needs, in increasing order."""
         return tuple(sorted({g.seed for g in self.groups}))
 
 
 def missing(works: Sequence[Work], done: set[str]) -> list[Unit]:
-    """What the records lack."""
+    """Return the fits whose keys are not in `done`."""
     units = []
     for work in works:
         left = [g for g in work.groups() if work.last(g) not in done]
@@ -96,24 +122,34 @@ def missing(works: Sequence[Work], done: set[str]) -> list[Unit]:
 
 
 class Plan(NamedTuple):
-    """Units cut to what the device can hold."""
+    """Units cut to what the device can hold.
+
+    Args:
+        units: in the order in which they are trained.
+        fits: number of networks in all.
+        bytes: of the largest stack.
+        free: bytes free on the device.
+    """
 
     units: list[Unit]
     fits: int
-    bytes: int  # of the largest stack
+    bytes: int
     free: int
 
 
 def plan(units: Sequence[Unit], read: Read, device: torch.device) -> Plan:
-    """Cut units into stacks that fit, of one architecture unless all of them make a small one."""
+    """Cut units into stacks that fit into memory.
+
+    A stack has one architecture, unless all of them together make a small one.
+    """
     cut: list[Unit] = []
     most = 0
     for work, groups in units:
         data = read(work.setting.set, (groups[0].seed,), *work.setting.rows())
-        rows = shortened(work.method, data.train)
-        made = network(work.method, work.setting, rows.x.shape[-1], groups[0].architecture, (1,))
+        rows = shortened(work.training, data.train)
+        made = network(work.training, work.setting, rows.x.shape[-1], groups[0].architecture, (1,))
         each = footprint(made.to(rows.x), rows, work.setting.batch or None)
-        if work.setting.batch:  # then a look at all held-out rows may take more than a step
+        if work.setting.batch:  # then a check on all validation rows may take more than a step
             each += 16 * work.setting.width * data.val.y.shape[1]
         at_once = work.setting.batch or rows.y.shape[1]
         size = max(1, stack_size(each, at_once, device) // work.members)
@@ -126,6 +162,6 @@ def plan(units: Sequence[Unit], read: Read, device: torch.device) -> Plan:
     return Plan(cut, sum(u.fits for u in cut), most, available(device))
 
 
-def shortened(method: Method, rows: Rows) -> Rows:
-    """All rows, or as many as the method reads; a split has shuffled them."""
-    return Rows(rows.x[:, : method.rows], rows.y[:, : method.rows])
+def shortened(training: Training, rows: Rows) -> Rows:
+    """Return the training rows, or as many as the method uses; a split has shuffled them."""
+    return Rows(rows.x[:, : training.rows], rows.y[:, : training.rows])

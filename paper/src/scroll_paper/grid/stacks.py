@@ -1,8 +1,7 @@
-"""One stack from start to records: train, measure what has stopped, say what it was."""
+"""Train one stack of networks, and make the records of those that have stopped."""
 
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -16,90 +15,94 @@ from scroll.training.settings import Settings
 
 from ..data.protocol import Folds
 from ..models.evaluation import Fitted, Line, Lines, joined
-from ..models.methods import prepared
+from ..models.method import prepared
+from ..tables.experiment import Tell
 from ..tables.records import Record, made
 from .lbfgs import quasi_newton
-from .plan import Group, Tell, Unit, Work, shortened
+from .plan import Group, Unit, Work, shortened
 
 RATE = 0.03  # of Adam, as the paper has it
 
 
-def fit(unit: Unit, data: Folds, watch: Tell | None = None) -> Iterator[list[Record]]:
+def train_stack(unit: Unit, data: Folds, watch: Tell | None = None) -> Iterator[list[Record]]:
     """Train a stack; yield the records of groups as their last network stops.
 
     Args:
         unit: what to train.
         data: the rows of its seeds, in increasing order of the seeds.
-        watch: told how many networks have stopped, and the best objective so far.
+        watch: called with the number of networks that have stopped and the best objective.
     """
     work, groups = unit
     members = work.members
     each = [g for g in groups for _ in range(members)]
-    whose = sorted({g.seed for g in groups})
     device = data.train.y.device
-    own = torch.tensor([whose.index(g.seed) for g in each], device=device)
-    train = _ordered(shortened(work.method, data.train.take(own)), each)
+    own = torch.tensor([unit.seeds.index(g.seed) for g in each], device=device)
+    train = _ordered(shortened(work.training, data.train.take(own)), each)
     mine = data._replace(train=train, val=data.val.take(own))  # the rest when it is measured
-    began, start = time.time(), _start(unit, mine).to(mine.train.x)
+    began, start = time.time(), untrained(unit, mine).to(mine.train.x)
     whole = take(start, torch.ones(len(each), dtype=torch.bool, device=device))
     steps = torch.zeros(len(each), dtype=torch.long, device=device)
     left = torch.full((len(groups),), members, device=device)
-    for part in _trained(unit, start, mine, watch):
+    for part in finished_parts(unit, start, mine, watch):
         fill(whole, part.which, part.network)
         steps[part.which] = part.steps
         left.index_add_(0, part.which // members, -torch.ones_like(part.which))
         ready = (left == 0).nonzero()[:, 0]
-        if len(ready) and (not work.method.late or bool((left <= 0).all())):
+        if len(ready) and (not work.training.late or bool((left <= 0).all())):
             left[ready] = -1
             chosen = (ready[:, None] * members + torch.arange(members, device=device)).flatten()
             lines = _measured(work, whole, chosen, mine, own)
             spent = made(began, device, len(each))  # its share of the stack's
             those = [groups[i] for i in ready.tolist()]
-            yield list(_records(unit, those, lines, steps[chosen].tolist(), spent))
+            yield list(group_records(unit, those, lines, steps[chosen].tolist(), spent))
 
 
-def _start(unit: Unit, mine: Folds) -> Network:
+def untrained(unit: Unit, mine: Folds) -> Network:
+    """Return the stack of a unit before its first step, given the rows of each network."""
     work, groups = unit
     bodies, seeds, knobs = zip(
         *((g.architecture, g.seed + 1000 * m, g.knob) for g in groups for m in range(work.members)),
         strict=True,
     )
-    return prepared(work.method, work.setting, bodies, seeds, knobs, mine.train)
+    return prepared(work.training, work.setting, bodies, seeds, knobs, mine.train)
 
 
-def _trained(unit: Unit, start: Network, mine: Folds, watch: Tell | None) -> Iterator[Trained]:
+def finished_parts(
+    unit: Unit, start: Network, mine: Folds, watch: Tell | None
+) -> Iterator[Trained]:
+    """Train a stack; yield its networks as they stop, each with the best checkpoint."""
     work, setting, n = unit.work, unit.work.setting, mine.train.y.shape[1]
     if setting.depth == 0:
         return quasi_newton(start, mine.train, mine.val, watch)
     settings = Settings(
         steps=setting.steps,
         lr=RATE / (mine.train.x.shape[-1] ** 0.5 if setting.short_steps else 1),
-        decay=0.01 * (n if work.method.mean_form else 1),
+        decay=0.01 * (n if work.training.mean_form else 1),
         every=setting.every,
         patience=setting.patience,
         batch=setting.batch or None,
     )
     seeds = [g.seed + 1000 * m for g in unit.groups for m in range(work.members)]
     return train_in_parts(
-        start, mine.train, mine.val, settings, seeds=seeds, score=work.method.score, watch=watch
+        start, mine.train, mine.val, settings, seeds=seeds, score=work.training.score, watch=watch
     )
 
 
 def _measured(
     work: Work, whole: Network, chosen: Tensor, data: Folds, own: Tensor
 ) -> tuple[Lines, Lines]:
-    """What the networks give each, and what the members of each ensemble give together.
+    """Return the lines of each network, and those of each ensemble.
 
     As many at once as memory allows: all rows of a set are more than the batches of training.
     """
-    some = work.members * max(1, _at_once(work, data) // work.members)
+    some = work.members * max(1, networks_at_once(work, data) // work.members)
     found = [_given(work, whole, part, data, own[part]) for part in chosen.split(some)]
     each, together = (joined(lines) for lines in zip(*found, strict=True))
     return each, together
 
 
-def _at_once(work: Work, data: Folds) -> int:
-    """Networks whose rows and activations take a tenth of the memory that is free."""
+def networks_at_once(work: Work, data: Folds) -> int:
+    """Return how many networks' rows and activations take a tenth of the free memory."""
     numbers = sum(r.x[0].numel() + 10 * work.setting.width * r.y.shape[1] for r in data if r)
     each, device = numbers * data.train.x.element_size(), data.train.x.device
     free = available(device)
@@ -119,44 +122,52 @@ def _given(
     with torch.no_grad():
         network.condition(mine.train)
         fitted = Fitted(network, mine)
-        each, pool = work.method.report(fitted), work.method.pool
+        each, pool = work.training.report(fitted), work.training.pool
         return each, pool(fitted, work.members) if pool and work.members > 1 else {}
 
 
-def _records(
+def group_records(
     unit: Unit,
     groups: Sequence[Group],
     lines: tuple[Lines, Lines],
     steps: Sequence[int],
-    spent: dict[str, Any],
+    spent: Mapping[str, object],
 ) -> Iterator[Record]:
-    """The lines of each group; the key of its last one tells that all are there."""
+    """Yield the records of each group; the last one marks the group as complete.
+
+    Args:
+        unit: that was trained.
+        groups: of the unit, whose records to make.
+        lines: of each network of these groups, and of each ensemble.
+        steps: that each network has taken.
+        spent: what every record says of how it was made.
+    """
     (each, together), members = lines, unit.work.members
     for i, group in enumerate(groups):
         identity = unit.work.identity(group)
         for name, line in together.items():
-            yield _record(identity | {"method": name, "members": members}, line, i) | spent
+            yield {**_record(identity | {"method": name, "members": members}, line, i), **spent}
         for m in range(members):
             r = i * members + m
-            taken = {"steps": steps[r]} | spent
+            taken = {"steps": steps[r], **spent}
             if m == 0:
                 for name in filter(None, each):
                     yield _record(identity | {"method": name}, each[name], r) | taken
             yield _record(identity | ({"member": m} if m else {}), each[""], r) | taken
 
 
-def _record(identity: dict[str, Any], line: Line, at: int) -> Record:
+def _record(identity: Mapping[str, object], line: Line, at: int) -> Record:
     found = {k: _rounded(v[at]) for k, v in line.metrics.items()}
     return {"fit": identity, "metrics": found, "val": _rounded(line.val[at])}
 
 
 def _rounded(x: Tensor) -> float:
-    """To what single precision knows."""
+    """Round to the digits of single precision."""
     return float(f"{float(x):.7g}")
 
 
 def _ordered(rows: Rows, each: Sequence[Group]) -> Rows:
-    """Rows in the order that a group asks for; order 0 is the split's own."""
+    """Return the rows in the order of each group; order 0 is the split's own."""
     if not any(g.order for g in each):
         return rows
     n, device = rows.y.shape[1], rows.y.device

@@ -19,6 +19,8 @@ from . import softmax
 from .baselines import laplace
 from .ood import auroc, told_apart
 
+PASSES, LABEL_PASSES = 50, 20  # forward passes of MC dropout, for numbers and for labels
+
 
 class Fitted(NamedTuple):
     """Trained networks, a replicate each, and their rows."""
@@ -85,7 +87,7 @@ def map_and_laplace(fitted: Fitted) -> Lines:
     }
 
 
-def mc_dropout(fitted: Fitted, passes: int = 50) -> Lines:
+def mc_dropout(fitted: Fitted, passes: int = PASSES) -> Lines:
     """The mean and variance of `passes` thinned networks, and the noise of validation residuals."""
     network, folds = fitted
 
@@ -205,7 +207,7 @@ def softmax_and_laplace(fitted: Fitted) -> Lines:
     return plain(fitted) | {"softmax-laplace": line}
 
 
-def softmax_dropout(fitted: Fitted, passes: int = 20) -> Lines:
+def softmax_dropout(fitted: Fitted, passes: int = LABEL_PASSES) -> Lines:
     """The mean probabilities of `passes` thinned networks."""
     network, (_, val, test, _) = fitted
 

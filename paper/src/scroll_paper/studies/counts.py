@@ -15,11 +15,11 @@ from scroll.factors import NegativeBinomial, Poisson
 from scroll.predictive import Count
 from scroll.predictive.metrics import LEVELS, nll, pit
 
+from ..data.sources import Say
 from ..grid.processes import worked
 from ..tables.significance import marks
 from ..tables.table import Cell, Table, cell
 from .overdispersion import simulated
-from .study import Say
 
 SPLITS = range(5, 10)
 METRICS = ("test NLL", "coverage of 90 %", "PIT error", "CPU seconds")
@@ -102,7 +102,7 @@ def poisson_glm(s: Split) -> Count:
     sm = _needed("statsmodels.api")
     x = sm.add_constant(s.x, has_constant="add")
     found = sm.GLM(s.y[s.fold], x[s.fold], family=sm.families.Poisson()).fit()
-    return _count(x[s.test] @ found.params)
+    return plug_in(x[s.test] @ found.params)
 
 
 def negative_binomial(s: Split) -> Count:
@@ -112,7 +112,7 @@ def negative_binomial(s: Split) -> Count:
     with warnings.catch_warnings():  # of no overdispersion alpha falls to 0, where it has no error
         warnings.simplefilter("ignore")
         found = sm.NegativeBinomial(s.y[s.fold], x[s.fold]).fit(disp=0, maxiter=500)
-    return _count(x[s.test] @ found.params[:-1], alpha=found.params[-1])
+    return plug_in(x[s.test] @ found.params[:-1], alpha=found.params[-1])
 
 
 def penalised(s: Split) -> Count:
@@ -124,9 +124,9 @@ def penalised(s: Split) -> Count:
         return np.log(model.predict(s.x[rows]))
 
     def score(alpha: float) -> float:
-        return float(nll(_count(log_mean(alpha, s.held)), torch.from_numpy(s.y[s.held])))
+        return float(nll(plug_in(log_mean(alpha, s.held)), torch.from_numpy(s.y[s.held])))
 
-    return _count(log_mean(min((10.0**k for k in range(-6, 2)), key=score), s.test))
+    return plug_in(log_mean(min((10.0**k for k in range(-6, 2)), key=score), s.test))
 
 
 FITS: dict[str, Callable[[Split], Any]] = {
@@ -138,7 +138,7 @@ FITS: dict[str, Callable[[Split], Any]] = {
 }
 
 
-def _count(log_mean: Array, alpha: float | None = None) -> Count:
+def plug_in(log_mean: Array, alpha: float | None = None) -> Count:
     """A plug-in predictive: no belief about the rate."""
     mean = torch.as_tensor(np.asarray(log_mean), dtype=torch.float64)
     factor = Poisson() if alpha is None else NegativeBinomial(1 / torch.tensor(alpha).double())

@@ -27,8 +27,8 @@ from scroll.training.loop import train
 from scroll.training.network import Network, stack, take
 from scroll.training.settings import Settings
 
+from ..data.sources import Say
 from ..tables.table import Block, Table, table
-from .study import Say
 
 SEEDS = range(5)
 ROWS, TEST_ROWS, NOISE = 200, 5000, 0.2

@@ -1,9 +1,10 @@
-"""Studies by name: questions with data and a picture of their own, apart from the grid of fits."""
+"""The studies by name; each is imported when it is run."""
 
 from pathlib import Path
 
+from ..data.sources import Say
 from ..tables.table import Table
-from .study import Say, Study
+from .study import Study
 
 
 def _two_moons(output: Path, quick: bool, say: Say) -> list[Table]:

@@ -1,12 +1,12 @@
 """A study: a question with data and a picture of its own, answered without records."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..data.sources import Say
+from ..tables.experiment import Request, Results, Screen
 from ..tables.table import Table
-
-Say = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -14,9 +14,23 @@ class Study:
     """A question of the paper that is answered at once, without records.
 
     Args:
-        about: it, in a line.
-        run: given the folder for its pictures, whether to be quick, and what hears of progress.
+        about: the question, in one line.
+        answer: takes the folder for its pictures, whether to be quick, and what takes lines about
+            progress; returns the tables.
     """
 
     about: str
-    run: Callable[[Path, bool, Say], list[Table]]
+    answer: Callable[[Path, bool, Say], list[Table]]
+
+    @property
+    def options(self) -> Collection[str]:
+        """It has no records, so there is nothing to choose from."""
+        return ("quick", "output")
+
+    def run(self, request: Request, screen: Screen) -> list[Table]:
+        """Answer the question, and draw its pictures into the folder of the tables."""
+        request.output.mkdir(parents=True, exist_ok=True)
+        return self.answer(request.output, request.quick, screen.say)
+
+    def report(self, results: Results) -> None:
+        """It keeps no records."""

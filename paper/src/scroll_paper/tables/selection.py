@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..models.methods import Setting
+from ..models.method import Setting
 
 Values = dict[int, float]
 Where = Mapping[str, Any]
@@ -12,7 +12,7 @@ _ODD = frozenset(Setting._fields) - {"set", "method"}
 _RECORD, _FIT = {"metrics", "val"}, {"set", "method", "architecture", "seed"}
 
 
-class Index:
+class Selection:
     """Records, found by data set, method and setting."""
 
     def __init__(self, records: Iterable[Mapping[str, Any]]):

@@ -1,0 +1,186 @@
+"""The values that describe a method of the tables, and the networks that it trains."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from scroll.heads import Head
+from scroll.training.batches import Rows
+from scroll.training.bodies import MLP, Dropout
+from scroll.training.network import Network, Score, held_out_nll, stack
+
+from ..data.datasets import SETS
+from . import evaluation
+from .baselines import Lead, MeanVariance, Variational
+from .evaluation import Fitted, Lines
+
+
+class Setting(NamedTuple):
+    """What the networks of a stack have in common; the defaults are those of the headline table.
+
+    Args:
+        set: name of the data set.
+        method: name of the method that is trained.
+        depth: hidden layers; 0 is a linear model.
+        width: units per hidden layer.
+        floor: least eigenvalue of the belief's covariance.
+        patience: validation checks without progress before training stops.
+        every: steps between two validation checks.
+        steps: most steps.
+        batch: rows per step; 0 is all rows.
+        unit_rows: scale each input row to length one.
+        even_rows: divide the inputs by sqrt(D).
+        short_steps: use the learning rate 0.03 / sqrt(D), for long rows.
+        foreign: the data set that plays out-of-distribution rows; "" is none.
+    """
+
+    set: str
+    method: str
+    depth: int = 1
+    width: int = 50
+    floor: float = 1e-4
+    patience: int = 100
+    every: int = 5
+    steps: int = 6000
+    batch: int = 0
+    unit_rows: bool = False
+    even_rows: bool = False
+    short_steps: bool = False
+    foreign: str = ""
+
+    def rows(self) -> tuple[bool, bool, str]:
+        """Return how the rows are scaled and which out-of-distribution set goes with them."""
+        return self.unit_rows, self.even_rows, self.foreign
+
+    def odd(self) -> dict[str, int | float | str]:
+        """Return the fields that differ from the defaults, by name."""
+        usual = self._field_defaults
+        return {k: v for k, v in self._asdict().items() if k in usual and v != usual[k]}
+
+
+@dataclass(frozen=True)
+class Training:
+    """How the networks of a method are trained, and what they report.
+
+    Args:
+        head: makes the last layer from a number of features, replicate axes and a setting.
+        grid: values of its one hyper-parameter, or a function of the number of training rows that
+            returns them; a single None where there is none.
+        start: sets the hyper-parameter of each replicate, given the training rows.
+        mean_form: the loss is a mean over the data, so the body's penalty is scaled to a mean.
+        score: the validation objective that chooses checkpoint, architecture and hyper-parameter.
+        members: networks per ensemble.
+        orders: random orders of the rows to average over.
+        dropout: probability of dropping a hidden unit.
+        report: returns the record lines of trained networks.
+        pool: returns the record lines of ensembles.
+        late: report only when the whole stack has finished, because reporting takes long.
+        raw: the inputs are the features: no body, no architecture.
+        rows: most training rows to use; None is all.
+    """
+
+    head: Callable[[int, Lead, Setting], nn.Module]
+    grid: tuple[float | None, ...] | Callable[[int], tuple[float, ...]] = (None,)
+    start: Callable[[nn.Module, Tensor, Rows], None] | None = None
+    mean_form: bool = False
+    score: Score = held_out_nll
+    members: int = 1
+    orders: int = 1
+    dropout: float = 0.0
+    report: Callable[[Fitted], Lines] = evaluation.plain
+    pool: Callable[[Fitted, int], Lines] | None = None
+    late: bool = False
+    raw: bool = False
+    rows: int | None = None
+
+    def knobs(self, name: str) -> tuple[float | None, ...]:
+        """Return the grid of the hyper-parameter on a data set."""
+        return self.grid(SETS[name].train_rows) if callable(self.grid) else self.grid
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of the tables, with all its facts.
+
+    Args:
+        label: the row's label in the tables.
+        training: how the networks that it is computed from are trained.
+        trained_as: the method whose networks it is computed from; "" is itself.
+        ensemble: it needs all members of an ensemble rather than one network.
+        passes: forward passes per prediction of one network.
+        sets: the only data sets that it is run on; () is all.
+        seeds: the only seeds that it is run with; () is all.
+        experiments: experiments whose tables show it below their own rows.
+    """
+
+    label: str
+    training: Training
+    trained_as: str = ""
+    ensemble: bool = False
+    passes: int = 1
+    sets: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    experiments: tuple[str, ...] = ()
+
+    @property
+    def members(self) -> int:
+        """Networks per prediction."""
+        return self.training.members if self.ensemble else 1
+
+    @property
+    def costs(self) -> tuple[int, int]:
+        """Training runs per architecture, and forward passes per prediction."""
+        grid = self.training.grid
+        runs = len(grid(1) if callable(grid) else grid)
+        return runs * self.members, self.passes * self.members
+
+
+def network(
+    training: Training, setting: Setting, inputs: int, architecture: str | Sequence[str], lead: Lead
+) -> Network:
+    """Return an untrained stack of networks with replicate axes `lead`."""
+    if training.raw or setting.depth == 0:
+        return Network(nn.Identity(), training.head(inputs, lead, setting))
+    between = Dropout(training.dropout, lead) if training.dropout else None
+    body = MLP(inputs, setting.width, setting.depth, architecture, lead, between)
+    return Network(body, training.head(setting.width, lead, setting))
+
+
+def prepared(
+    training: Training,
+    setting: Setting,
+    architectures: Sequence[str],
+    seeds: Sequence[int],
+    knobs: Sequence[float | None],
+    rows: Rows,
+) -> Network:
+    """Return a stack ready to train: one architecture, seed and hyper-parameter per replicate."""
+    inputs = rows.x.shape[-1]
+
+    def make(lead: Lead) -> Network:
+        return network(training, setting, inputs, architectures if lead else architectures[0], lead)
+
+    made = stack(make, seeds)
+    if setting.short_steps or setting.even_rows:  # training ends before the noise has come far
+        with torch.no_grad():
+            start_noise(made.head, rows)
+    if training.start is not None:
+        with torch.no_grad():
+            training.start(made.head, torch.tensor([k or 0.0 for k in knobs]), rows)
+    return made
+
+
+def start_noise(head: nn.Module, rows: Rows) -> None:
+    """Start the noise of any head for regression at the standard deviation of the targets."""
+    log_spread = rows.y.std(-1).log()[:, None]
+    if isinstance(head, MeanVariance):
+        head.offset[..., 1:] = 2 * log_spread
+    elif isinstance(head, Variational):
+        head.log_noise.copy_(log_spread)
+    elif isinstance(head, Head):
+        head.get_parameter("likelihood.log_noise").copy_(log_spread)
+        if head.log_site_noise is not None:
+            head.log_site_noise.copy_(log_spread)
