@@ -4,7 +4,7 @@ A belief is a value: it may be built from parameters or computed as a posterior,
 downstream can tell.
 """
 
-from typing import Any, Generic
+from typing import Generic
 
 import torch
 from torch import Generator, Tensor
@@ -15,7 +15,7 @@ from .._core.value import value
 from ..factors.factor import Moments
 from .covariances import Covariance, Spread
 
-C = TypeVar("C", bound=Covariance, covariant=True, default=Any)
+C = TypeVar("C", bound=Covariance, covariant=True, default=Covariance)
 
 
 @value

@@ -1,5 +1,6 @@
 """What can go wrong with a freed belief, and the remedy (Cor. pathologies, app. e2e_regression)."""
 
+import typing
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,7 +10,7 @@ from torch import Tensor
 from .._core.checks import must
 from .._core.value import cast
 from ..beliefs.belief import Belief
-from ..beliefs.covariances import Point
+from ..beliefs.covariances import Point, Spread
 from ..beliefs.problem import Problem, gaussian
 from ..factors import Gaussian
 from ..factors.factor import Moments
@@ -116,7 +117,8 @@ def diagnose(head: Diagnosable, psi: Tensor | None = None, y: Tensor | None = No
 def _noise_share(factor: Gaussian, belief: Belief, psi: Tensor | None) -> Tensor | None:
     if isinstance(belief.cov, Point):
         return None
-    spread = belief.cov.trace() if psi is None else belief.cov.quad(psi).mean(-1)
+    cov = typing.cast("Spread", belief.cov)
+    spread = cov.trace() if psi is None else cov.quad(psi).mean(-1)
     s2 = factor.var[..., 0]
     return s2 / (s2 + spread)
 

@@ -286,7 +286,7 @@ def _pose(head: Head, features: Tensor, targets: Tensor) -> Problem:
         targets,
         head.likelihood.factor(),
         head.log_alpha.exp(),
-        free=None if head.mean is None else Belief(head.mean, cov),
+        free=None if head.mean is None or cov is None else Belief(head.mean, cov),
         added=cov if head.objective.route.needs_added else None,
         offset=_offset(head),
         site=None if head.log_site_noise is None else Gaussian(head.log_site_noise.exp()),

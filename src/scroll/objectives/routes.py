@@ -21,19 +21,19 @@ def _free(p: Problem) -> Belief:
     return p.free
 
 
-def _conjugate(p: Problem) -> Belief:
+def _conjugate(p: Problem) -> Belief[Full]:
     """p(w | psi, y) = N(S psi'y/s^2, S), S = (psi'psi/s^2 + alpha I)^-1 (Eq. R1)."""
     return posterior(p.alpha, *sites(p, p.psi, p.centred()))
 
 
-def _conjugate_diag(p: Problem) -> Belief:
+def _conjugate_diag(p: Problem) -> Belief[Diag]:
     """The same mean, S projected onto the diagonal family: S_dd = 1/A_dd (Cor. binding_map)."""
     precision, shift = sites(p, p.psi, p.centred())
     kept = diagonal(precision) + p.alpha[..., None]
     return Belief(posterior(p.alpha, precision, shift).mean, Diag(1 / kept))
 
 
-def _hybrid(p: Problem) -> Belief:
+def _hybrid(p: Problem) -> Belief[Sum]:
     """N(mean, A^-1 + S+): the posterior, with a free covariance added."""
     bound = _conjugate(p)
     if p.added is None:
@@ -69,7 +69,7 @@ def sites(p: Problem, psi: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return psi.mT @ psi / s2[..., None], matvec(psi.mT, y) / s2
 
 
-def posterior(alpha: Tensor, precision: Tensor, shift: Tensor) -> Belief:
+def posterior(alpha: Tensor, precision: Tensor, shift: Tensor) -> Belief[Full]:
     """Return N(A^-1 shift, A^-1), A = precision + alpha I."""
     root = inverse_root(precision + alpha[..., None, None] * eye_like(precision))
     return Belief((root @ (root.mT @ shift[..., None]))[..., 0], Full(root))

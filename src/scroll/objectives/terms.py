@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from ..beliefs.belief import Belief
+from ..beliefs.covariances import Spread
 from ..beliefs.problem import Problem
 from ..factors import Moments
 from .parts import PriorTerm, Score
@@ -39,12 +40,12 @@ def _log_evidence(belief: Belief, p: Problem) -> Tensor:
     return belief.log_evidence(p.alpha)
 
 
-def _minus_kl(belief: Belief, p: Problem) -> Tensor:
+def _minus_kl(belief: Belief[Spread], p: Problem) -> Tensor:
     """-KL(q || p)."""
     return -belief.kl(p.alpha)
 
 
-def _minus_kl_wishart(belief: Belief, p: Problem) -> Tensor:
+def _minus_kl_wishart(belief: Belief[Spread], p: Problem) -> Tensor:
     """-KL(q || p) plus a Wishart-type log prior of the noise precision, as in VBLL."""
     s2 = p.noise_var("minus_kl_wishart")[..., 0]
     return _minus_kl(belief, p) - 1.5 * s2.log() - 0.5 * 1e-2 / s2

@@ -61,7 +61,7 @@ def eigen(statistics: Statistics) -> Eigen:
     return Eigen(values.masked_fill(unseen, 0), basis, along.masked_fill(unseen, 0))
 
 
-def weights_given(at: Eigen, alpha: Tensor, noise: Tensor) -> Belief:
+def weights_given(at: Eigen, alpha: Tensor, noise: Tensor) -> Belief[Spectral]:
     """Return N(mean, A^-1), A = psi'psi/s^2 + alpha I, mean = A^-1 psi'y/s^2."""
     s2 = noise.square()[..., None]
     var = 1 / (at.values / s2 + alpha[..., None])

@@ -21,7 +21,7 @@ from .._core.checks import must, one_of, positive_int, refusal
 from .._core.linalg import diagonal
 from .._core.value import cast
 from ..beliefs.belief import Belief
-from ..beliefs.covariances import Sum
+from ..beliefs.covariances import Spectral, Sum
 from ..factors import Gaussian
 from ..factors.factor import Moments
 from ..heads.head import Head
@@ -80,7 +80,7 @@ class Posterior:
     hyper: Hyper
     alpha: Tensor
     noise: Tensor
-    weights: Belief
+    weights: Belief[Spectral]
     shift: Tensor
     offset: Tensor
     added: Added | None = None
@@ -146,7 +146,7 @@ class Posterior:
         return replace(self, added=added)
 
     @property
-    def belief(self) -> Belief:
+    def belief(self) -> Belief[Spectral | Sum]:
         """N(mean, A^-1) over the weights; N(mean, A^-1 + S+) for a hybrid."""
         if self.added is None:
             return self.weights
