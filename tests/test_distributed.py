@@ -20,8 +20,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 import scroll
 from scroll import ClassificationHead, CountHead, OrdinalHead, RegressionHead
+from scroll import distributed as ours
 from scroll.distributed import checkpoint
-from scroll.distributed import loss as ours
 from scroll.objectives import Objective
 from scroll.objectives.terms import minus_kl
 from sweeps import exhaustive

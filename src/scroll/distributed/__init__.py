@@ -1,5 +1,8 @@
-"""More than one process: loss and posterior over ranks, and checkpoints of a run."""
+"""Training on several processes: the loss and the posterior over ranks, and checkpoints."""
 
-from .loss import Loss, refit, statistics, total
+from .checkpoint import resume, save
+from .consensus import ranks
+from .loss import Loss, total
+from .posterior import refit, statistics
 
-__all__ = ["Loss", "refit", "statistics", "total"]
+__all__ = ["Loss", "ranks", "refit", "resume", "save", "statistics", "total"]

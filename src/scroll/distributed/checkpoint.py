@@ -1,14 +1,14 @@
-"""Where a training run stands, as one file: tensors and JSON in the safetensors format, no code.
+"""A training run's state as one file: tensors and JSON in the safetensors format, no code.
 
 save("run.safetensors", step, model=model, optimizer=optimizer)
-step = resume("run.safetensors", model=model, optimizer=optimizer)  # 0 if there is none
+step = resume("run.safetensors", model=model, optimizer=optimizer)  # 0 if there is no file
 """
 
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from reprlib import repr as short
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -17,20 +17,50 @@ from .._core.archive import Unreadable, pack, unpack
 from .._core.checks import must, refusal, whole
 from .._core.files import write
 from .._core.state_dicts import difference
-from .consensus import agree
+from .consensus import agree, caught
 
 FORMAT = "scroll-checkpoint"
 
+State = dict[str, Any]  # tensors, numbers, text, and lists, tuples and dicts of them
 
-def save(path: str | Path, step: int, **parts: Any) -> None:
-    """Write what has a `state_dict`, whole or not at all; of several ranks the first writes.
 
-    Modules, optimisers, schedulers, `PriorGradient`. What `refit` gives is found anew from rows.
+class Stateful(Protocol):
+    """What a checkpoint can hold: a module, an optimiser, a scheduler, a `PriorGradient`."""
+
+    def state_dict(self) -> State:
+        """Return the state."""
+
+    def load_state_dict(self, state: State, /) -> object:
+        """Take over a state."""
+
+
+class Kept(NamedTuple):
+    """The content of a checkpoint, or of none.
+
+    Attributes:
+        step: number of steps taken.
+        states: the states of the parts, by name.
+        summary: step and checksum in words, which all ranks must agree on.
+    """
+
+    step: int
+    states: dict[str, State]
+    summary: str
+
+
+def save(path: str | Path, step: int, **parts: Stateful) -> None:
+    """Write a checkpoint, completely or not at all; of several ranks the first one writes.
+
+    Args:
+        path: the file.
+        step: number of steps taken so far.
+        parts: modules, optimisers, schedulers, `PriorGradient`, by name. A posterior is no part:
+            compute it again by `refit`.
     """
     import torch.distributed as dist
 
     must(whole(step, 0) is not None, "step", "be a number of steps, zero or more", repr(step))
-    bare = {name: _bare(name, part) for name, part in parts.items()}
+    bare = {name: _unwrapped(name, part) for name, part in parts.items()}
     if dist.is_available() and dist.is_initialized() and dist.get_rank() > 0:
         return
     tensors: dict[str, Tensor] = {}
@@ -39,50 +69,60 @@ def save(path: str | Path, step: int, **parts: Any) -> None:
     write(Path(path), pack(FORMAT, content, tensors))
 
 
-def resume(path: str | Path, **parts: Any) -> int:
-    """Put the parts back to where they were saved, and give the step; 0 where there is no file.
+def resume(path: str | Path, **parts: Stateful) -> int:
+    """Load a checkpoint into its parts and return its step; 0 if there is no file.
 
-    Every rank reads the file, and all must find the same one. Where it does not fit all parts on
+    Every rank reads the file, and all must find the same one. If it does not fit all parts on
     every rank, all of them stay as they were.
+
+    Args:
+        path: the file.
+        parts: by the names that they were saved by.
     """
-    step, found, wrong = 0, "no file", None
-    states: dict[str, Any] = {}
-    bare: dict[str, Any] = {}
-    before: dict[str, Any] = {}
-    try:
-        bare = {name: _bare(name, part) for name, part in parts.items()}
+    kept = Kept(0, {}, "no file")
+    bare, before = dict[str, Stateful](), dict[str, State]()
+
+    def read() -> None:
+        nonlocal kept
+        bare.update({name: _unwrapped(name, part) for name, part in parts.items()})
         if Path(path).exists():
-            step, states, checksum = _read(Path(path))
-            found = f"step {step}, checksum {checksum[:8]}"
-            must(states.keys() == parts.keys(), str(path), f"hold {set(parts)}", set(states))
+            kept = _read(Path(path))
+            found = kept.states.keys()
+            must(found == parts.keys(), str(path), f"hold {set(parts)}", set(found))
             for name, part in bare.items():
-                with suppress(RuntimeError):  # one that is spread over ranks may not say its state
+                with suppress(RuntimeError):  # a part that is spread over ranks may have no state
                     before[name] = deepcopy(part.state_dict())
-    except Exception as error:
-        wrong = error
-    agree({"checkpoint": found}, 0, wrong)
-    for name, state in states.items():
-        got = None
-        if isinstance(bare[name], nn.Module) and name in before:
-            got = difference(before[name], state, precision=False)
-        try:
-            if got is None:
-                bare[name].load_state_dict(state)
-        except Exception as error:
-            got = " ".join(str(error).split()).rstrip(".")
-        if got is not None and wrong is None:
-            wrong = refusal(str(path), f"fit this {name}", got, "Remove it to begin again.")
+
+    error = caught(read)
+    agree({"checkpoint": kept.summary}, 0, error)
+    for name, state in kept.states.items():
+        problem = _load(bare[name], before.get(name), state)
+        if problem is not None and error is None:
+            error = refusal(str(path), f"fit this {name}", problem, "Remove it to begin again.")
     try:
-        agree({}, 0, wrong)
+        agree({}, 0, error)
     except Exception:
         for name, state in before.items():
             bare[name].load_state_dict(state)
         raise
-    return step
+    return kept.step
 
 
-def _read(path: Path) -> tuple[int, dict[str, Any], str]:
-    """Return the step, the states of the parts and the checksum of a file."""
+def _load(part: Stateful, before: State | None, state: State) -> str | None:
+    """Load a state into a part; return what does not fit, or None."""
+    if isinstance(part, nn.Module) and before is not None:
+        found = difference(before, state, precision=False)
+        if found is not None:
+            return found
+    try:
+        part.load_state_dict(state)
+    except Exception as error:
+        return " ".join(str(error).split()).rstrip(".")
+    return None
+
+
+def _read(path: Path) -> Kept:
+    """Return the content of a file."""
     try:
         content, tensors, checksum = unpack(path, FORMAT)
         step, states = content["step"], _nested(content["parts"], tensors)
@@ -92,21 +132,22 @@ def _read(path: Path) -> tuple[int, dict[str, Any], str]:
         got = str(error) if isinstance(error, Unreadable) else f"something else: {error!r}"
         remedy = "Remove it to begin again."
         raise refusal(str(path), "be a checkpoint of scroll", got, remedy) from error
-    return step, states, checksum
+    return Kept(step, states, f"step {step}, checksum {checksum[:8]}")
 
 
-def _bare(name: str, part: Any) -> Any:
-    """A module without its wrappers, so that one process can go on where several stopped."""
+def _unwrapped(name: str, part: object) -> Stateful:
+    """Return a module without its wrappers, so that one process can resume what several began."""
     if not (hasattr(part, "state_dict") and hasattr(part, "load_state_dict")):
         remedy = "Modules, optimisers, schedulers and PriorGradient have one."
         raise refusal(name, "have a state_dict", type(part).__name__, remedy, TypeError)
     if isinstance(part, DistributedDataParallel):
-        return _bare(name, part.module)
-    return getattr(part, "_orig_mod", part)  # what torch.compile was given
+        return _unwrapped(name, part.module)
+    bare: Stateful = getattr(part, "_orig_mod", part)  # the module that torch.compile wrapped
+    return bare
 
 
-def _flat(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """A state as JSON; its tensors go beside it, by their place."""
+def _flat(value: object, name: str, tensors: dict[str, Tensor]) -> object:
+    """Return a state as JSON; its tensors go into `tensors`, by their place."""
     if isinstance(value, Tensor):
         tensors[name] = value
         return {"tensor": name}
@@ -121,7 +162,7 @@ def _flat(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
 
 
 def _nested(value: Any, tensors: dict[str, Tensor]) -> Any:
-    """What `_flat` was given."""
+    """Return the state that `_flat` was given."""
     if isinstance(value, list):
         return [_nested(item, tensors) for item in value]
     if not isinstance(value, dict):

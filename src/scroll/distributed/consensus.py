@@ -1,10 +1,9 @@
-"""Ranks that must say the same: what one finds wrong is an error on every one of them.
+"""Agreement among ranks: a problem found by one rank is an error on every rank.
 
-Whoever raised alone would leave the others waiting.
+A rank that raised an error alone would leave the others waiting.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
 from zlib import crc32
 
 import torch
@@ -13,45 +12,46 @@ import torch.distributed as dist
 from .._core.checks import refusal
 
 Group = dist.ProcessGroup | None  # None is all ranks
+Report = tuple[dict[str, str | None], str | None]  # what a rank compares, and its error message
 
 
 def ranks(group: Group = None) -> int:
-    """How many processes there are."""
+    """Return the number of processes in a group; 1 without a process group."""
     return dist.get_world_size(group) if dist.is_available() and dist.is_initialized() else 1
 
 
 def agree(
     what: Mapping[str, object],
     rows: int = 0,
-    wrong: Exception | None = None,
+    error: Exception | None = None,
     group: Group = None,
     own: int = 0,
 ) -> int:
-    """The rows of all ranks, once all of them say the same; else an error on every rank.
+    """Return the number of rows of all ranks; raise an error on every rank unless they agree.
 
     Args:
-        what: to compare, by name; None goes with anything.
-        rows: that this rank has.
-        wrong: what this rank would raise by itself.
+        what: values that must be the same on every rank, by name; None agrees with anything.
+        rows: number of rows of this rank.
+        error: what this rank would raise by itself.
         group: the ranks that call this.
-        own: to be on this rank only; 0 goes with anything.
+        own: a number that must differ from rank to rank; 0 goes with anything.
     """
     size = ranks(group)
     if size == 1:
-        if wrong is not None:
-            raise wrong
+        if error is not None:
+            raise error
         return rows
     marks = [0 if x is None else 1 + crc32(str(x).encode()) for x in what.values()]
-    mine = torch.tensor([rows, wrong is not None, own, *marks], device=_device(group))
-    every = [torch.empty_like(mine) for _ in range(size)]
+    here = torch.tensor([rows, error is not None, own, *marks], device=_device(group))
+    every = [torch.empty_like(here) for _ in range(size)]
     try:
-        dist.all_gather(every, mine, group=group)
-    except RuntimeError as error:
+        dist.all_gather(every, here, group=group)
+    except RuntimeError as stopped:
         text = "another rank has stopped; its own message says why"
-        raise RuntimeError(f"{text}. Start the run again, from its last checkpoint.") from error
+        raise RuntimeError(f"{text}. Start the run again, from its last checkpoint.") from stopped
     counts, bad, owns, *columns = torch.stack(every, 1).tolist()
     if any(bad) or any(len(set(column) - {0}) > 1 for column in columns):
-        raise _fault(what, wrong, group)
+        raise _fault(what, error, group)
     if twins := [str(rank) for rank, one in enumerate(owns) if one and owns.count(one) > 1]:
         got = f"the very same on ranks {' and '.join(twins)}"
         remedy = "Give each rank its own part: torch.utils.data.DistributedSampler."
@@ -59,24 +59,25 @@ def agree(
     return int(sum(counts))
 
 
-def _fault(what: Mapping[str, object], wrong: Exception | None, group: Group) -> Exception:
-    """What to raise on this rank: the first difference, else its own error, else another's."""
-    told: list[Any] = [None] * ranks(group)
-    mine = {name: None if x is None else str(x) for name, x in what.items()}
-    dist.all_gather_object(told, (mine, None if wrong is None else str(wrong)), group=group)
+def _fault(what: Mapping[str, object], error: Exception | None, group: Group) -> Exception:
+    """Return the error of this rank: the first difference, else its own, else another rank's."""
+    here = {name: None if x is None else str(x) for name, x in what.items()}
+    reports: list[Report] = [({}, None)] * ranks(group)
+    dist.all_gather_object(reports, (here, None if error is None else str(error)), group=group)
     for name in what:
-        said = [(rank, one[name]) for rank, (one, _) in enumerate(told) if one[name] is not None]
-        if len({x for _, x in said}) > 1:
-            got = ", ".join(f"{x} on rank {rank}" for rank, x in said)
+        given = [(rank, one[name]) for rank, (one, _) in enumerate(reports)]
+        given = [(rank, x) for rank, x in given if x is not None]
+        if len({x for _, x in given}) > 1:
+            got = ", ".join(f"{x} on rank {rank}" for rank, x in given)
             remedy = "Give every rank the same model, and rows of one kind."
             return refusal(name, "be the same on every rank", got, remedy)
-    if wrong is not None:
-        return wrong
-    return ValueError(next(f"on rank {rank}: {e}" for rank, (_, e) in enumerate(told) if e))
+    if error is not None:
+        return error
+    return ValueError(next(f"on rank {rank}: {e}" for rank, (_, e) in enumerate(reports) if e))
 
 
 def caught(run: Callable[[], object]) -> Exception | None:
-    """What `run` raises, to be raised when all ranks know of it."""
+    """Return the error that `run` raises, to be raised when all ranks know of it; else None."""
     try:
         run()
     except Exception as error:
@@ -85,5 +86,5 @@ def caught(run: Callable[[], object]) -> Exception | None:
 
 
 def _device(group: Group) -> str:
-    """Where a backend wants its tensors."""
+    """Return the device on which a backend needs its tensors."""
     return "cuda" if dist.get_backend(group) == "nccl" else "cpu"
