@@ -371,7 +371,7 @@ def test_steps_are_shorter_where_rows_are_long(monkeypatch):
         rates.append(recipe.lr)
         return iter(())
 
-    monkeypatch.setattr(stacks, "finishing", watched)
+    monkeypatch.setattr(stacks, "train_in_parts", watched)
     x, y = np.random.default_rng(0).normal(size=(40, 16)), np.arange(40.0)
     data = folds(Data("home", x, y, [f"x{i}" for i in range(16)]), (0,))
     for short in (False, True):
