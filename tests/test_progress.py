@@ -4,8 +4,11 @@ import io
 import re
 import time
 
+import numpy as np
+import torch
 from rich.console import Console
 
+from scroll import ScrollRegressor
 from scroll.training import progress
 
 
@@ -77,3 +80,14 @@ def test_each_of_several_bars_has_its_own_best_score():
     last = plain(console).splitlines()[-2:]
     assert re.search(r"smooth .*10/10 best 2\.000", last[0])
     assert re.search(r"waves .*20/20 best 1\.000", last[1])
+
+
+def test_an_estimator_shows_one_bar_per_stack_of_networks(capsys):
+    torch.set_default_dtype(torch.float32)
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    how = {"body": (8,), "max_steps": 20, "routing": "free", "random_state": 0}
+    quiet = ScrollRegressor(**how).fit(x, x[:, 0])
+    assert capsys.readouterr().out == ""
+    shown = ScrollRegressor(verbose=1, **how).fit(x, x[:, 0])
+    assert re.search(r"1 network .*\d+/\d+ best -?\d+\.\d{3}", capsys.readouterr().out)
+    np.testing.assert_array_equal(shown.predict(x), quiet.predict(x))

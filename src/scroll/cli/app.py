@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -183,11 +183,11 @@ def _still_fitting(seconds: float) -> None:
     _note(f"still fitting after {clock(seconds)}")
 
 
-def _print(found: dict[str, Any], as_json: bool) -> None:
+def _print(found: Mapping[str, object], as_json: bool) -> None:
     typer.echo(json.dumps(found, allow_nan=False) if as_json else _lines(found))
 
 
-def _lines(found: dict[str, Any], indent: str = "") -> str:
+def _lines(found: Mapping[str, object], indent: str = "") -> str:
     """Return names and values for people, one per line."""
     out, width = [], max(map(len, found), default=0)
     for name, value in found.items():
@@ -208,7 +208,7 @@ def _value(value: object) -> str:
     return f"{text[:LONG]} ..." if len(text) > LONG else text
 
 
-def _column(column: dict[str, Any]) -> str:
+def _column(column: Mapping[str, Any]) -> str:
     """Return one column of a model as text: name, kind, number of categories, gaps."""
     kinds = f", {len(column['categories'])} kinds" if column["categories"] else ""
     gaps = ", with gaps" if column["missing"] else ""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from ..tables.columns import Table
 from ..tables.encoder import Encoder
 from ..tables.frames import Array
 from ..training.loop import Watch
+from ..training.progress import bars
 from .arguments import Parameters, check_device, check_held_out, check_seed, check_weights
 from .model import COUNTS, Model, Spec
 from .task import Task
@@ -242,22 +244,15 @@ def _progress(verbose: int, plan: Plan) -> Iterator[Callable[[str, int], Watch |
     if not verbose:
         yield lambda body, members: None
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    best = TextColumn("best {task.fields[best]}")
-    columns = (TextColumn("{task.description}"), BarColumn(), best, TimeRemainingColumn())
-    with Progress(*columns) as bar:
+    with bars(transient=False) as add:
 
         def watch(body: str, members: int) -> Watch:
             total = -(-plan.recipe.steps // plan.recipe.every)
-            named = f"{body}, {members} network{'s' if members > 1 else ''}"
-            task = bar.add_task(named, total=total, best="--")
+            update = add(f"{body}, {members} network{'s' if members > 1 else ''}", total)
+            checks = count(1)
 
-            def tell(done: int, best: float) -> None:
-                bar.advance(task)
-                bar.update(task, best=f"{best:.3f}")
-                if done == members:
-                    bar.update(task, completed=total)
+            def tell(stopped: int, best: float) -> None:
+                update(total if stopped == members else next(checks), best)
 
             return tell
 

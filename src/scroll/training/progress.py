@@ -4,7 +4,7 @@
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from math import inf
 from threading import Event, Thread
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import ProgressColumn
 
 EVERY = 30.0  # seconds between two lines
 ENOUGH = 0.1  # the remaining time is estimated once this share of the work is done
@@ -56,22 +57,9 @@ def bars(
     Yields:
         A function of a name and a total that adds a bar and returns its callback.
     """
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import Progress
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[best]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=transient) as shown:
+    with Progress(*_columns(), console=console, transient=transient) as shown:
 
         def add(name: str, total: int) -> Update:
             task, least = shown.add_task(name, total=total, best=""), inf
@@ -85,6 +73,14 @@ def bars(
             return update
 
         yield add
+
+
+def _columns() -> "Iterable[ProgressColumn]":
+    """Return what a bar shows: name, bar, units done, best score, time left."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+    name, best = TextColumn("{task.description}"), TextColumn("{task.fields[best]}")
+    return name, BarColumn(), MofNCompleteColumn(), best, TimeRemainingColumn()
 
 
 @contextmanager
