@@ -21,12 +21,12 @@ from statistics import median
 
 import torch
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 import scroll
+from scroll.training.progress import progress
 
 SHAPES = ((128, 512, 10), (64, 512, 50), (64, 512, 1000))
 LIGHT = ("none", "diag", "lowrank")
@@ -132,6 +132,26 @@ def peak_in_own_process(kind, task, shape):
     return float(done.stdout.split()[-1]) if done.returncode == 0 else float("nan")
 
 
+def rows(task, shape):
+    """Return the cells of the table for one task and shape, one row per head."""
+    heavy = ("full",) if shape[2] <= 100 else ()  # measured in a separate round
+    found = []
+    for kinds, rounds in ((LIGHT, 10), (heavy, 1)):
+        if not kinds:
+            continue
+        ms = times(task, shape, kinds, rounds)
+        plain = best(ms, "linear")
+        peers = ("vbll",) if kinds == heavy and task == "classification" else ()
+        for kind in (*(("linear",) if kinds == LIGHT else ()), *kinds, *peers):
+            mine = best(ms, kind)
+            label = {"linear": "nn.Linear", "vbll": "vbll dense"}.get(kind, f"scroll {kind}")
+            ratios = (f"{a / b:.2f}" for a, b in zip(mine, plain, strict=True))
+            memory = f"{peak_in_own_process(kind, task, shape):.0f}"
+            times_in_ms = (f"{t:.3f}" for t in mine)
+            found.append((task, ", ".join(map(str, shape)), label, *times_in_ms, *ratios, memory))
+    return found
+
+
 def main():
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -151,26 +171,12 @@ def main():
         table.add_column(column, justify="left" if column in ("task", "head") else "right")
     torch.compiler.config.recompile_limit = 64
     jobs = [(task, shape) for shape in SHAPES[: 1 if args.quick else None] for task in TASKS]
-    for task, shape in track(jobs, console=console, transient=True):
-        heavy = ("full",) if shape[2] <= 100 else ()  # measured in a separate round
-        for kinds, rounds in ((LIGHT, 10), (heavy, 1)):
-            if not kinds:
-                continue
-            ms = times(task, shape, kinds, rounds)
-            plain = best(ms, "linear")
-            peers = ("vbll",) if kinds == heavy and task == "classification" else ()
-            for kind in (*(("linear",) if kinds == LIGHT else ()), *kinds, *peers):
-                mine = best(ms, kind)
-                label = {"linear": "nn.Linear", "vbll": "vbll dense"}.get(kind, f"scroll {kind}")
-                table.add_row(
-                    task,
-                    ", ".join(map(str, shape)),
-                    label,
-                    *(f"{t:.3f}" for t in mine),
-                    *(f"{a / b:.2f}" for a, b in zip(mine, plain, strict=True)),
-                    f"{peak_in_own_process(kind, task, shape):.0f}",
-                )
-        table.add_section()
+    with progress(console, len(jobs), "shapes") as update:
+        for done, (task, shape) in enumerate(jobs, start=1):
+            for cells in rows(task, shape):
+                table.add_row(*cells)
+            table.add_section()
+            update(done)
     console.print(table)
 
 
