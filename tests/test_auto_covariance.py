@@ -13,7 +13,7 @@ from scroll.objectives.routes import conjugate, conjugate_diag
 
 
 def made(make):
-    """A head without memory, so that even the largest costs nothing."""
+    """A head on the meta device: even the largest takes no memory."""
     with torch.device("meta"):
         return make()
 
@@ -46,7 +46,7 @@ def test_the_family_goes_by_size(make, want):
     assert f"covariance={want!r}" in repr(head)
 
 
-def test_auto_is_the_default_and_changes_nothing_small():
+def test_auto_is_the_default_and_full_for_small_heads():
     for make in (RegressionHead, CountHead, lambda h, **k: ClassificationHead(h, 3, **k)):
         torch.manual_seed(0)
         default = make(5)
@@ -56,7 +56,7 @@ def test_auto_is_the_default_and_changes_nothing_small():
         torch.testing.assert_close(default.state_dict(), full.state_dict(), rtol=0, atol=0)
 
 
-def test_methods_keep_the_families_that_they_have():
+def test_auto_keeps_to_the_families_of_the_method():
     """A bound belief has the posterior's covariance, whatever its size."""
     picked = {"closed": "full", "loo": "full", "evidence": "full", "map": "none"}
     for method, want in picked.items():
@@ -71,8 +71,8 @@ def test_methods_keep_the_families_that_they_have():
         RegressionHead(5, covariance="best")
 
 
-def test_a_full_covariance_that_hurts_warns_once_and_at_once():
-    """Before memory is taken: the warning comes first even where the matrices cannot be made."""
+def test_a_heavy_full_covariance_warns_once_and_early():
+    """The warning comes before the memory is allocated, even where the allocation fails."""
     want = r"512 features and 1000 outputs trains 262 million numbers \(3.9 GiB.*'lowrank' here"
     with torch.device("meta"), pytest.warns(LargeCovariance, match=want) as seen:
         ClassificationHead(512, 1000, covariance="full")

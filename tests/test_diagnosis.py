@@ -70,7 +70,7 @@ def test_runaway_has_the_sign_of_the_papers_trace():
         want = H / std**2 - H * mean**2 / std**4
         np.testing.assert_allclose(found.runaway.numpy(), [want], rtol=1e-9)
         assert found.alpha_runs_away == (want > 0)
-        # and alpha goes there: follow its gradient from where it dominates S
+        # alpha follows this sign: start where it dominates S and follow its gradient
         with torch.no_grad():
             head.log_alpha.fill_(np.log(1e5))
         head.loss(torch.randn(9, H), torch.randn(9), total=9).backward()
@@ -88,7 +88,7 @@ def test_runaway_with_full_and_low_rank_covariances():
         np.testing.assert_allclose(found.runaway.numpy(), [want], rtol=1e-8)
 
 
-def test_what_cannot_happen_is_said_so():
+def test_the_text_names_what_cannot_happen():
     bound = RegressionHead(H, method="closed").diagnose()
     assert bound.healthy
     assert "binds the belief" in str(bound)
@@ -103,8 +103,8 @@ def test_what_cannot_happen_is_said_so():
     assert fixed.runaway is None
 
 
-def test_attenuation_is_what_is_left_of_the_weight_of_hard_rows():
-    """Variances that grow with the residuals; beside it, numpy."""
+def test_attenuation_is_the_relative_weight_of_hard_rows():
+    """Variances that grow with the residuals, against numpy."""
     g = torch.Generator().manual_seed(0)
     head = with_belief(0.0, 1.0, noise=0.3)
     psi = torch.randn(400, H, generator=g)
@@ -130,7 +130,7 @@ def test_a_variance_that_all_rows_share_attenuates_nothing():
     assert ClassificationHead(H, 2).diagnose(psi, (y > 0).long()).hard_weight is None
 
 
-def test_each_class_of_least_squares_is_looked_at():
+def test_every_class_of_gaussreg_is_diagnosed():
     torch.manual_seed(0)
     head = ClassificationHead(H, 3, "gaussreg", "diag")
     psi, y = torch.randn(90, H), torch.randint(3, (90,))
@@ -149,6 +149,6 @@ def test_a_diagnosis_in_inference_mode_is_the_same():
         assert str(head.diagnose(psi * 1, y * 1)) == want
 
 
-def test_a_noise_that_is_the_whole_variance_is_said_to_be():
+def test_the_text_of_a_belief_without_variance():
     head = RegressionHead(4, covariance="none")
     assert "Noise: all of the predictive variance" in str(head.diagnose(torch.randn(9, 4)))

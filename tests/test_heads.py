@@ -111,7 +111,7 @@ def test_moments_are_those_of_the_samples(name):
     if name == "ova":
         draws = torch.nn.functional.one_hot(draws, 3)
     draws = draws.double()
-    # the mean of 20,000 draws is known to sd/141; a variance to a few of its hundredths
+    # 20,000 draws: standard error sd/141 of the mean, a few per cent of the variance
     error = (draws.mean(0) - p.mean).abs() / (p.stddev + 1e-9) * 20_000**0.5
     assert error.max() < 5
     torch.testing.assert_close(draws.var(0), p.variance, rtol=0.3, atol=0.01)
@@ -132,14 +132,14 @@ def test_count_distribution_functions_add_up_the_probabilities():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_quantiles_of_large_counts_come_back(dtype):
-    """Above 2^24 (2^53) not every integer is a float: the search must end all the same."""
+    """Above 2^24 (2^53) not every integer is a float: the search must end nevertheless."""
     for mean, var in ((18.0, 0.01), (17.0, 1.0), (5.0, 25.0), (40.0, 1.0)):
         p = Count(Poisson(), torch.tensor([mean], dtype=dtype), torch.tensor([var], dtype=dtype))
         want = np.exp(mean + np.sqrt(var) * stats.norm.ppf(0.9))  # Poisson spread is nothing here
         assert p.quantile(0.9).item() == pytest.approx(want, rel=2e-2)
 
 
-def test_counts_have_no_greatest():
+def test_counts_have_no_last_quantile():
     with pytest.raises(ValueError, match=r"`q` must be below 1: counts have no greatest"):
         CountHead(H)(torch.randn(N, H)).icdf(torch.tensor(1.0))
 
@@ -179,7 +179,7 @@ def test_large_counts_keep_their_digits_in_float32():
         assert ours.item() == pytest.approx(want, abs=1e-3)
 
 
-def test_a_message_without_width_has_finite_gradients():
+def test_a_message_of_zero_variance_has_finite_gradients():
     """A ReLU body gives rows of zeros: psi = 0, v = 0."""
     psi = torch.randn(N, H)
     psi[:4] = 0
@@ -201,7 +201,7 @@ def test_bound_methods_keep_their_digits_in_float32(key):
     want = precise.loss(psi, y, total=10).item()
     loss = rough.loss(psi.float(), y.float(), total=10)
     assert loss.dtype == torch.float32
-    # what float32 features and parameters say of an interpolating fit, computed exactly
+    # an interpolating fit of float32 features and parameters, computed exactly
     assert loss.item() == pytest.approx(want, rel=1e-2)
     loss.backward()
     assert all(p.grad.isfinite().all() for p in rough.parameters() if p.grad is not None)
@@ -243,8 +243,8 @@ def test_a_users_factor_may_have_parameters():
     assert head.likelihood.given.log_scale.grad.isfinite()
 
 
-def test_heads_cross_vmap_unchecked():
-    """A stack by torch.func is the stack by leading axes."""
+def test_heads_work_under_vmap_without_checks():
+    """A stack made by torch.func has the losses of one with leading axes."""
     head, psi, y = RegressionHead(H), torch.randn(3, N, H), torch.randn(3, N)
     with scroll.unchecked():
         stacked = torch.vmap(lambda a, b: head.loss(a, b, total=N))(psi, y)
@@ -328,7 +328,7 @@ def test_map_noise_is_fitted_to_residuals():
         CountHead(H).fit_noise(psi, y)
 
 
-def test_methods_of_conjugacy_need_a_gaussian_likelihood():
+def test_conjugate_methods_need_a_gaussian_likelihood():
     with pytest.raises(
         TypeError, match=r"`likelihood` must be Gaussian for method 'closed'.*Use method 'scroll'"
     ):
@@ -468,7 +468,7 @@ MADE = {
 
 
 @pytest.mark.parametrize("case", MADE)
-def test_a_head_that_makes_no_sense_is_not_made(case):
+def test_bad_arguments_of_heads_are_refused(case):
     attempt, message = MADE[case]
     with pytest.raises((ValueError, TypeError), match=message):
         attempt()
@@ -504,7 +504,7 @@ def test_thresholds_start_where_they_are_put():
 
 @pytest.mark.parametrize("name", [n for n in HEADS if n != "regression-3"])
 def test_a_predictive_refuses_a_column(name):
-    """Broadcast in silence, (N, 1) against (N,) would give N^2 numbers."""
+    """Broadcasting (N, 1) against (N,) would silently give N^2 numbers."""
     head, psi, y = example(name)
     p = head(psi)
     for method in ("log_prob", "cdf"):
@@ -513,7 +513,7 @@ def test_a_predictive_refuses_a_column(name):
                 getattr(p, method)(y[:, None])
 
 
-def test_a_predictive_refuses_labels_that_are_none():
+def test_a_predictive_refuses_bad_labels():
     p = ClassificationHead(H, 3)(torch.randn(N, H))
     with pytest.raises(ValueError, match=r"`y` must hold labels 0..2 for 3 classes.*Subtract 1"):
         p.log_prob(torch.arange(N) % 3 + 1)
@@ -521,7 +521,7 @@ def test_a_predictive_refuses_labels_that_are_none():
         p.log_prob(torch.full((N,), 0.7))
 
 
-def test_a_predictive_refuses_counts_that_are_none():
+def test_a_predictive_refuses_bad_counts():
     for kind in ("poisson", "negbinomial"):
         p = CountHead(H, kind)(torch.randn(N, H))
         for bad in (-1.0, 0.5):
@@ -532,8 +532,8 @@ def test_a_predictive_refuses_counts_that_are_none():
 
 
 @pytest.mark.parametrize("name", [n for n in HEADS if n != "any"])
-def test_a_head_may_be_made_before_its_values_are(name):
-    """On the meta device, and filled from a file."""
+def test_a_head_on_the_meta_device_is_filled_from_a_file(name):
+    """Its shapes exist before its values."""
     torch.manual_seed(0)
     whole = HEADS[name][0](H)
     with torch.device("meta"):
@@ -564,7 +564,7 @@ def test_total_may_be_any_integer():
         torch.testing.assert_close(head.loss(psi, y, total=total), want)
 
 
-def test_heads_print_what_they_are():
+def test_repr_of_heads():
     assert "in_features=5, covariance='diag', method='kl'" in repr(make_head("kl-diag", H))
     own = RegressionHead(np.int64(H), method=scroll.Objective(conjugate_diag))
     assert "covariance='diag'" in repr(own)
@@ -613,7 +613,7 @@ OTHER_HEADS = {
 
 
 @pytest.mark.parametrize("what", OTHER_HEADS)
-def test_the_state_of_another_head_is_refused_in_one_line_and_loads_nothing(what):
+def test_the_state_of_another_head_is_refused_before_loading(what):
     head, said = OTHER_HEADS[what]
     before = {name: value.clone() for name, value in head.state_dict().items()}
     other = RegressionHead(4)

@@ -49,7 +49,7 @@ def _stacked(heads):
 @pytest.mark.parametrize("lead", LEADS, ids=str)
 @pytest.mark.parametrize("key", METHODS)
 def test_batching_law_of_every_method(key, lead):
-    """Replicate r of a stacked run is the solo run r (SPEC: identity 17, one step of it)."""
+    """Replicate r of a stacked run is the solo run r (identity 17, one step of it)."""
     psi, y = torch.randn(*lead, N, H), torch.randn(*lead, N)
     heads = make_head(key, replicates=lead)
     randomise(heads)
@@ -70,7 +70,7 @@ def test_batching_law_of_every_method(key, lead):
 @pytest.mark.parametrize("key", [k for k in FREE if not k.startswith(("map", "vbll"))])
 @pytest.mark.parametrize("name", HEADS)
 def test_batching_law_of_every_head(name, key, lead):
-    """belief x factor x objective, labels and all."""
+    """Every covariance, factor and objective, with the labels of each head."""
     make, labels = HEADS[name]
     method, _, covariance = key.rpartition("-")
     kwargs = {"covariance": covariance, "method": method, "rank": 2}
@@ -134,7 +134,7 @@ def test_a_bound_belief_refuses_a_part_of_the_data(key):
 
 @pytest.mark.parametrize("key", METHODS)
 @compiling
-def test_compiles_whole(key):
+def test_every_method_compiles_in_one_graph(key):
     psi, y = torch.randn(N, H), torch.randn(N)
     head = make_head(key, rank=2)
     randomise(head)
@@ -151,7 +151,7 @@ def test_compiles_whole(key):
 
 @pytest.mark.parametrize("name", [n for n in HEADS if n not in SEARCHES_A_MODE])
 @compiling
-def test_every_head_compiles_whole(name):
+def test_every_head_compiles_in_one_graph(name):
     make, labels = HEADS[name]
     psi, y = torch.randn(N, H), labels(N)
     for method in ("scroll", "elbo"):
@@ -162,7 +162,7 @@ def test_every_head_compiles_whole(name):
 
 
 @compiling
-def test_a_users_factor_on_the_belief_compiles_whole():
+def test_a_users_factor_compiles_in_one_graph():
     factor = Bounded(lambda y, f: torch.nn.functional.logsigmoid(y * f), "belief", 16)
     head, psi, y = Head(H, AnyLikelihood(factor)), torch.randn(N, H), torch.ones(N)
     compiled = torch.compile(head.loss, fullgraph=True, backend="aot_eager")
@@ -193,7 +193,7 @@ REFUSED = {
         r"cavity, but got `free`: .* diverges. Use route `conjugate` or `conjugate_diag` or "
         r"`hybrid`, or cavity `shared`\.",
     ),
-    "nor a sequence": (
+    "a free belief has no sequence": (
         lambda: Objective(free, sequential, prior=none),
         r"`route` must give the beliefs before each point for the `sequential` cavity, but got `fr",
     ),
@@ -207,7 +207,7 @@ REFUSED = {
         r"`route` must give one belief.* for the `shared` cavity, but got `hybrid`: only held-out "
         r"residuals .* cavity `leave_one_out`",
     ),
-    "and nothing is added to a sequence": (
+    "a sequence of a hybrid": (
         lambda: Objective(hybrid, sequential, prior=none),
         r"`route` must give the beliefs before each point .* but got `hybrid`",
     ),
@@ -215,7 +215,7 @@ REFUSED = {
         lambda: Objective(filtered_diag, shared, prior=none),
         r"`route` must give one belief.*, but got `filtered_diag`.*, or cavity `sequential`",
     ),
-    "a filter gives no point back": (
+    "no point can be taken out of a filter": (
         lambda: Objective(filtered_diag, leave_one_out, prior=none),
         r"`route` must give a belief that each point can be taken out of .* got `filtered_diag`",
     ),
@@ -224,7 +224,7 @@ REFUSED = {
         r"`route` must give the beliefs before each point for the `sequential` cavity, but got "
         r"`conjugate_diag`.* Use route `conjugate` or `filtered_diag`, or cavity",
     ),
-    "a function is no part": (
+    "a bare function": (
         lambda: Objective(lambda p: p.free),
         r"`route` must be a `Route`, but got <function.*Wrap it: scroll.objectives.Route\(",
     ),
@@ -271,13 +271,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_combined_names_the_remedy(case):
+def test_a_wrong_combination_names_the_remedy(case):
     attempt, message = REFUSED[case]
     with pytest.raises((ValueError, TypeError), match=message):
         attempt()
 
 
-def test_every_row_of_the_design_space_is_there():
+def test_methods_hold_every_row_of_the_design_space():
     rows = {"scroll", "fixed-alpha", "no-prior", "kl", "elbo", "closed", "loo", "seq", "map"}
     assert rows | {"vbll", "hybrid"} <= {key.rpartition("-")[0] for key in METHODS}
     for key in (
@@ -303,7 +303,7 @@ def test_blocks_do_not_change_the_sequence(monkeypatch):
 
 
 def test_the_filter_is_exact_where_the_diagonal_is():
-    """With one feature, cutting the covariance to its diagonal cuts nothing."""
+    """With one feature, the diagonal of a covariance is all of it."""
     psi, y = torch.randn(N, 1), torch.randn(N)
     p = Problem(psi, y, Gaussian(torch.tensor(0.3)), torch.tensor(0.7))
     exact, cut = sequential(conjugate(p), p), sequential(filtered_diag(p), p)
@@ -324,7 +324,7 @@ def test_full_and_diagonal_siblings_coincide_in_one_dimension():
 
 
 def test_an_offset_is_a_shift_of_the_targets():
-    """For each route, a bias b on y is no bias on y - b."""
+    """For each route, a bias b with targets y equals no bias with targets y - b."""
     added, free_belief = Diag(torch.rand(H)), Belief(torch.randn(H), Full(torch.eye(H)))
     for key in (
         "scroll-full",
@@ -346,7 +346,7 @@ def test_a_hybrid_that_adds_nothing_is_leave_one_out():
     torch.testing.assert_close(METHODS["hybrid-diag"].loss(p), METHODS["loo-full"].loss(p))
 
 
-def test_prior_terms_are_what_they_say():
+def test_prior_terms_by_their_formulas():
     belief, alpha = Belief(torch.randn(H), Diag(torch.rand(H))), torch.tensor(0.7)
     p = problem()._replace(alpha=alpha)
     assert ridge(belief, p).item() == pytest.approx(

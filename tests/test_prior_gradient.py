@@ -1,4 +1,4 @@
-"""The prior's part of a loss, and its gradient kept between steps."""
+"""The prior term of a loss, and its gradient reused between steps."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def given(name):
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_a_loss_is_that_of_the_rows_and_that_of_the_prior(name):
+def test_the_loss_is_the_sum_of_its_data_and_prior_parts(name):
     head, psi, y = given(name)
     whole, rows = head.loss(psi, y, total=90), head.loss(psi, y, total=90, prior=False)
     torch.testing.assert_close(rows + head.prior_loss(90), whole, rtol=1e-12, atol=1e-12)
@@ -40,7 +40,7 @@ def test_a_loss_is_that_of_the_rows_and_that_of_the_prior(name):
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_found_at_every_step_it_is_the_gradient_of_the_loss(name):
+def test_computed_at_every_step_it_gives_the_gradient_of_the_loss(name):
     head, psi, y = given(name)
     head.loss(psi, y, total=90).sum().backward()
     want = [None if p.grad is None else p.grad.clone() for p in head.parameters()]
@@ -56,7 +56,7 @@ def test_found_at_every_step_it_is_the_gradient_of_the_loss(name):
             torch.testing.assert_close(p.grad, grad, rtol=1e-9, atol=1e-12)
 
 
-def test_between_steps_it_stays_as_it_was_found():
+def test_between_computations_it_stays_the_same():
     head, _, _ = given("full")
     prior = PriorGradient(head, 90)
     prior.find()
@@ -73,8 +73,8 @@ def test_between_steps_it_stays_as_it_was_found():
     assert any(not torch.equal(new, old) for new, old in zip(prior.kept, want, strict=True))
 
 
-def test_ten_old_steps_end_where_fresh_ones_do():
-    """With Adam, whose memory a prior that came all at once would fill."""
+def test_reuse_for_ten_steps_reaches_the_same_optimum():
+    """With Adam, whose running averages a prior added only every tenth step would distort."""
     ends = {}
     for every in (1, 16):
         torch.manual_seed(0)
@@ -92,8 +92,8 @@ def test_ten_old_steps_end_where_fresh_ones_do():
     assert abs(ends[1] - ends[16]) < 2e-3
 
 
-def test_what_learns_may_change_on_the_way():
-    """Thawed, frozen or of another precision since it was made."""
+def test_parameters_may_be_frozen_or_cast_during_training():
+    """Unfrozen, frozen or cast after the `PriorGradient` was made."""
     head, _, _ = given("full")
     head.requires_grad_(False)
     head.mean.requires_grad_(True)
@@ -117,12 +117,12 @@ def test_what_learns_may_change_on_the_way():
     prior.find()
 
 
-def test_added_before_it_is_found():
+def test_add_before_find_is_refused():
     with pytest.raises(ValueError, match="`find` must be called before `add`"):
         PriorGradient(RegressionHead(4), 90).add()
 
 
-def test_a_belief_bound_to_the_data_has_no_prior_by_itself():
+def test_a_bound_belief_has_no_separate_prior():
     for method in ("closed", "loo", "hybrid"):
         head = RegressionHead(4, method=method)
         with pytest.raises(ValueError, match="`method` must train on a part of the rows") as told:
@@ -132,13 +132,13 @@ def test_a_belief_bound_to_the_data_has_no_prior_by_itself():
         assert str(told.value) == str(same.value)
 
 
-def test_no_rows_at_all():
+def test_a_total_of_zero_is_refused():
     with pytest.raises(ValueError, match="`total` must be the number of training rows, but got 0"):
         PriorGradient(RegressionHead(4), 0).find()
 
 
-def test_a_checkpoint_goes_on_with_what_was_found(tmp_path):
-    """Also where the step is none at which it is found anew."""
+def test_a_checkpoint_keeps_the_last_gradient(tmp_path):
+    """Also between two computations."""
     (head, psi, y), path = given("full"), tmp_path / "run.safetensors"
 
     def go(head, prior, steps):
@@ -169,7 +169,7 @@ def test_a_checkpoint_goes_on_with_what_was_found(tmp_path):
 
 
 @pytest.mark.parametrize("total", [None, 9.5, float("inf"), "90", True, torch.ones(3), -1])
-def test_a_number_of_rows_that_is_none(total):
+def test_a_bad_total_is_refused(total):
     head, psi, y = given("full")
     for use in (
         lambda: head.prior_loss(total),
@@ -180,13 +180,13 @@ def test_a_number_of_rows_that_is_none(total):
             use()
 
 
-def test_a_number_of_rows_of_another_kind():
+def test_a_total_of_another_integer_type():
     head, psi, y = given("full")
     assert head.loss(psi, y, total=np.int64(90)) == head.loss(psi, y, total=90)
     assert head.prior_loss(torch.tensor(90)).equal(head.prior_loss(90))
 
 
-def test_a_head_with_no_prior_to_find():
+def test_heads_without_a_prior_gradient_are_refused():
     with pytest.raises(ValueError, match="`head` must be a scroll head, but got Linear"):
         PriorGradient(torch.nn.Linear(2, 1), 5)
     frozen = RegressionHead(4).requires_grad_(False)

@@ -65,14 +65,14 @@ def test_gradients_by_transforms_are_those_of_backward(name):
 
 @each
 @torch_falls_back
-def test_predictives_cross_vmap(name):
+def test_predictives_under_vmap(name):
     module, _, (psi, y), _ = example(name)
     together = vmap(lambda a, b: module.head(a).log_prob(b))(psi, y)
     alone = torch.stack([module.head(psi[i]).log_prob(y[i]) for i in range(STACK)])
     torch.testing.assert_close(together, alone)
 
 
-def test_a_wide_logit_crosses_vmap():
+def test_a_wide_logit_under_vmap():
     """Rows on either side of the variance at which its rule changes."""
     from scroll.factors import BernoulliLogit, Moments
 

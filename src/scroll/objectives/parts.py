@@ -29,8 +29,8 @@ from ..factors.factor import Moments
 # What a route gives and a cavity needs, in the words of the error message. A user's route and
 # cavity may agree on a description of their own.
 ONE_BELIEF = "one belief that may score every point"
-REMOVABLE_POINTS = "a belief that each point can be taken out of"  # cov has `downdated_quad`
-EARLIER_BELIEFS = "the beliefs before each point"  # a `Filtered`, or the exact posterior
+REMOVABLE_POINTS = "a belief that each point can be taken out of"
+EARLIER_BELIEFS = "the beliefs before each point"
 
 
 @value
@@ -53,10 +53,12 @@ B = TypeVar("B", bound=Belief | Filtered, covariant=True)
 class Route(Generic[B]):
     """Where the belief comes from: belief = route(problem).
 
-    A route that does not need every row must return the same belief whatever rows the problem
-    holds, even none. One that does is computed once, by `Head.condition`, to predict: its
-    covariance must be `Full`, or `Diag` with `diagonal`; with `needs_added`, the `Sum` of one
-    and `problem.added`.
+    - A route that does not need every row returns the same belief for any rows, even for none.
+    - `Head.condition` keeps the belief of a route that needs every row. Its covariance is `Full`,
+      or `Diag` with `diagonal`; with `needs_added`, the `Sum` of one of them and `problem.added`.
+    - With `REMOVABLE_POINTS`, the covariance has `downdated_quad`. If it is a `Diag`,
+      `leave_one_out` takes the mean and the leverages from the exact posterior.
+    - With `EARLIER_BELIEFS`, the belief is a `Filtered`, or the exact posterior of the problem.
 
     Args:
         compute: a function of the problem that returns the belief.
