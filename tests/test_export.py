@@ -17,7 +17,7 @@ pytest.importorskip("onnxscript")
 ort = pytest.importorskip("onnxruntime")
 pd = pytest.importorskip("pandas")
 
-from scroll.estimators.onnx import _traced, export_onnx  # noqa: E402
+from scroll.estimators.onnx import export_onnx, traced  # noqa: E402
 from scroll.estimators.onnx_counts import cdf as graph_cdf  # noqa: E402
 from scroll.estimators.onnx_counts import latent  # noqa: E402
 from scroll.factors import NegativeBinomial, Poisson  # noqa: E402
@@ -225,7 +225,7 @@ class Functions(torch.nn.Module):
 
 
 def test_functions_that_onnx_lacks():
-    file = _traced(Functions(), ["ndtr", "log_ndtr", "expm1", "single"])
+    file = traced(Functions(), ["ndtr", "log_ndtr", "expm1", "single"])
     session = ort.InferenceSession(file.SerializeToString(), providers=["CPUExecutionProvider"])
     small = np.logspace(-12, -1, 50)
     z = np.concatenate([np.linspace(-37, 37, 5001), np.linspace(-3, 3, 999), small, -small])
@@ -285,7 +285,7 @@ def test_bad_levels_places_and_missing_packages(tmp_path, monkeypatch):
         export_onnx(model, tmp_path / "none" / "model.onnx", ())
     torch_error = torch.onnx.OnnxExporterError("no loops")
     with monkeypatch.context() as patched:
-        patched.setattr("scroll.estimators.onnx._traced", Raises(torch_error))
+        patched.setattr("torch.export.export", Raises(torch_error))
         with pytest.raises(RuntimeError, match=r"`torch` must be able.*or try quantiles=\(\)"):
             export_onnx(model, tmp_path / "model.onnx")
     real = builtins.__import__
@@ -322,7 +322,7 @@ def test_a_torch_that_onnxscript_does_not_know(tmp_path, monkeypatch):
     x, y = table()
     model = ScrollRegressor(body="smooth", **SMALL).fit(x, y)
     missing = ModuleNotFoundError("no such module", name="onnxscript._framework_apis.torch_3_0")
-    monkeypatch.setattr("scroll.estimators.onnx._traced", Raises(missing))
+    monkeypatch.setattr("torch.export.export", Raises(missing))
     want = r"`onnxscript` must support torch .*torch_3_0\. Update it with pip install -U onnxscript"
     with pytest.raises(ImportError, match=want):
         export_onnx(model, tmp_path / "model.onnx")

@@ -7,7 +7,7 @@ from scipy import stats
 
 from oracles import expectation, log_z
 from parts import FACTORS
-from scroll._core.quadrature import _hermite, log_error_bound, log_expect, log_expect_at_mode
+from scroll._core.quadrature import hermite, log_error_bound, log_expect, log_expect_at_mode
 from scroll.factors import Bounded, Gaussian, Moments, Ordinal, Poisson, Probit
 from scroll.factors.ordinal import log_ndtr_difference
 
@@ -188,7 +188,7 @@ def _sup(order):
 
 def test_hermite_nodes_are_numpys():
     for order in (2, 7, 32, 64):
-        x, log_w = _hermite(order)
+        x, log_w = hermite(order)
         nodes, weights = np.polynomial.hermite_e.hermegauss(order)
         np.testing.assert_allclose(x, nodes, rtol=1e-11, atol=1e-12)
         # weights far out are below 1e-16 of the largest, and so is what they add

@@ -144,13 +144,13 @@ def test_standardised_rows_are_layer_norm_forward_and_backward(shape):
     """The Function that a GPU uses, here on a CPU."""
     x = (3 * torch.randn(shape) + 2).requires_grad_()
     by = torch.randn(shape)
-    mine, _ = linalg._Standardised.apply(x, 1e-5)
+    mine, _ = linalg.Standardised.apply(x, 1e-5)
     theirs = layer_norm(x, shape[-1:], eps=1e-5)
     torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-12)
     grads = [torch.autograd.grad(y, x, by)[0] for y in (mine, theirs)]
     torch.testing.assert_close(*grads, rtol=1e-9, atol=1e-12)
-    assert gradcheck(lambda t: linalg._Standardised.apply(t, 1e-5)[0], x[..., :2, :])
-    each = torch.vmap(lambda t: linalg._Standardised.apply(t, 1e-5)[0])(x[None])[0]
+    assert gradcheck(lambda t: linalg.Standardised.apply(t, 1e-5)[0], x[..., :2, :])
+    each = torch.vmap(lambda t: linalg.Standardised.apply(t, 1e-5)[0])(x[None])[0]
     torch.testing.assert_close(each, theirs, rtol=1e-9, atol=1e-12)
 
 
@@ -158,7 +158,7 @@ def test_standardised_rows_that_hardly_vary_are_layer_norms_too():
     """Where eps counts, and a row of one value, which is zero with a gradient of 1/sqrt(eps)."""
     x = torch.cat([1 + 1e-3 * torch.randn(3, 8), torch.full((1, 8), 0.5)]).requires_grad_()
     by = torch.randn(4, 8)
-    mine, theirs = linalg._Standardised.apply(x, 1e-5)[0], layer_norm(x, (8,), eps=1e-5)
+    mine, theirs = linalg.Standardised.apply(x, 1e-5)[0], layer_norm(x, (8,), eps=1e-5)
     assert (mine[-1] == 0).all()
     # x less its mean is known to 1e-16, times 1/sqrt(eps) = 316
     torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-12)

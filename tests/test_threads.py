@@ -15,7 +15,7 @@ from torch import nn
 import scroll
 from scroll import RegressionHead, ScrollClassifier, ScrollRegressor
 from scroll._core.local_rng import Draws
-from scroll.estimators.onnx import _quiet
+from scroll.estimators.onnx import quiet
 from scroll.training.bodies import Stacked
 from scroll.training.network import Network, stack
 
@@ -216,14 +216,14 @@ def test_exports_that_overlap_leave_warnings_as_they_were():
     before, first_is_in, first_is_out = list(warnings.filters), Event(), Event()
 
     def first():
-        with _quiet():
+        with quiet():
             first_is_in.set()
             time.sleep(0.1)  # in which the second arrives
         first_is_out.set()
 
     def second():
         first_is_in.wait(10)
-        with _quiet():
+        with quiet():
             first_is_out.wait(10)
 
     with ThreadPoolExecutor(2) as pool:

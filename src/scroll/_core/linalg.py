@@ -170,7 +170,7 @@ def last_and_square(x: Tensor) -> tuple[Tensor, Tensor]:
     return _LastAndSquare.apply(x)
 
 
-class _Standardised(torch.autograd.Function):
+class Standardised(torch.autograd.Function):
     """Each row minus its mean, over its deviation: LayerNorm without gain. Sums over short rows
     are products with a vector of ones, which a GPU does several times faster than its own
     kernel for long rows."""
@@ -205,7 +205,7 @@ def _row_mean(x: Tensor) -> Tensor:
 
 def standardised(x: Tensor, eps: float = 1e-5) -> Tensor:
     """Return LayerNorm without gain or shift, (..., N, H); on a GPU once differentiable."""
-    return _Standardised.apply(x, eps)[0] if x.is_cuda else layer_norm(x, x.shape[-1:], eps=eps)
+    return Standardised.apply(x, eps)[0] if x.is_cuda else layer_norm(x, x.shape[-1:], eps=eps)
 
 
 def log_normal(x: Tensor, var: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ _STEPS = 60  # of the search for a mode, at most
 _NEAR = 0.02  # widths: nodes need not sit exactly at the mode
 
 
-def _hermite(order: int) -> tuple[Tensor, Tensor]:
+def hermite(order: int) -> tuple[Tensor, Tensor]:
     """Gauss-Hermite nodes and log weights: eigenvalues of the Jacobi matrix (Golub-Welsch)."""
     off = torch.arange(1, order, dtype=torch.float64).sqrt()
     jacobi = torch.diag_embed(off, 1) + torch.diag_embed(off, -1)
@@ -66,7 +66,7 @@ def expect(g: Fn, mean: Tensor, var: Tensor, order: int = 281, reach: float = 14
 
 def log_expect(log_g: Fn, mean: Tensor, var: Tensor, order: int = 32) -> Tensor:
     """Return log E[g(f)], belief-centred, by `order` Gauss-Hermite nodes (Lemma gh_error)."""
-    z, log_w = _rule(_hermite(order), mean)
+    z, log_w = _rule(hermite(order), mean)
     return (log_g(mean + _std(var) * z) + log_w).logsumexp(0)
 
 

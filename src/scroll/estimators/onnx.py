@@ -60,7 +60,7 @@ def export_onnx(
     levels = levels if numbers else []
     names = ["mean", "std"] if numbers else ["probabilities"]
     try:
-        file = _traced(_Graph(model, levels).eval(), [*names, "quantiles"] if levels else names)
+        file = traced(_Graph(model, levels).eval(), [*names, "quantiles"] if levels else names)
     except torch.onnx.OnnxExporterError as error:
         want, remedy = "be able to export the model", "Update torch, or try quantiles=()."
         got = f"version {torch.__version__}, which is not"
@@ -73,11 +73,11 @@ def export_onnx(
     write(Path(path), file.SerializeToString())
 
 
-def _traced(graph: "_Graph", names: list[str]) -> Any:
+def traced(graph: "_Graph", names: list[str]) -> Any:
     """The ONNX file of a graph whose outputs have those names."""
     # two rows, as one would be taken for the only number there is
     codes = torch.zeros(2, graph.model.encoder.columns, dtype=torch.float64)
-    with _quiet(), torch.no_grad():
+    with quiet(), torch.no_grad():
         rows = ({0: torch.export.Dim("N")},)
         made: Any = torch.onnx.export(
             torch.export.export(graph, (codes,), dynamic_shapes=rows),
@@ -145,7 +145,7 @@ def _metadata(estimator: Any, levels: list[float]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Silence torch's exporter, which warns of its own future.
 
     Filters and log levels belong to the process, so that one thread exports at a time.
