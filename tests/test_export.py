@@ -76,10 +76,10 @@ def agrees(session, estimator, x):
         np.testing.assert_allclose((got["quantiles"] - want) / std[..., None], 0.0, atol=2e-5)
 
 
-@pytest.mark.parametrize("members", cases([1, 3], 3))
-def test_a_frame_with_gaps_and_categories(members, tmp_path):
-    x, y = table()
-    model = ScrollRegressor(n_members=members, **SMALL).fit(x, y)
+@pytest.mark.parametrize("kind", cases([(1, "auto"), (3, "auto"), (2, "smooth")], (2, "smooth")))
+def test_a_frame_with_gaps_and_categories(kind, tmp_path):
+    (members, body), (x, y) = kind, table()
+    model = ScrollRegressor(n_members=members, body=body, **SMALL).fit(x, y)
     session = exported(model, tmp_path / "model.onnx")
     for rows in (1, 7, 1000):
         new, _ = table(rows, seed=rows)
@@ -133,12 +133,22 @@ def test_counts(likelihood, members, tmp_path):
     least_counts(run(session, model, x)["quantiles"], model, x)
     for rows in (1, 7):
         assert run(session, model, x[:rows])["quantiles"].shape == (rows, len(LEVELS))
+    content = (tmp_path / "model.onnx").read_bytes()
+    onnx.checker.check_model(onnx.load_from_string(content), full_check=True)
+    assert b".py" not in content
+
+
+@exhaustive
+@pytest.mark.parametrize("likelihood", ["poisson", "negbinomial"])
+def test_counts_without_quantiles(likelihood, tmp_path):
+    x, y = table()
+    model = ScrollRegressor(likelihood=likelihood, n_members=2, body="smooth", **SMALL)
+    model.fit(x, np.round(np.exp(2 * y)))
     plain = exported(model, tmp_path / "plain.onnx", ())
     assert list(run(plain, model, x)) == ["mean", "std"]
-    for name in ("model.onnx", "plain.onnx"):
-        content = (tmp_path / name).read_bytes()
-        onnx.checker.check_model(onnx.load_from_string(content), full_check=True)
-        assert b".py" not in content
+    content = (tmp_path / "plain.onnx").read_bytes()
+    onnx.checker.check_model(onnx.load_from_string(content), full_check=True)
+    assert b".py" not in content
 
 
 def least_counts(got, model, x):

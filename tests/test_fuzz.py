@@ -13,6 +13,7 @@ import torch
 
 from fuzzing import files, judge, sheets, tables
 from scroll.estimators import CollapsedNoise
+from sweeps import exhaustive
 
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
 CASES = int(os.environ.get("FUZZ_CASES", "500"))
@@ -25,12 +26,13 @@ KINDS = {  # what runs a case, how many cases, how many in one test
 
 
 def batches():
-    """Kinds and ranges of case numbers."""
+    """Kinds and ranges of case numbers; all but the first of each kind are exhaustive."""
     for kind, (_, cases, size) in KINDS.items():
         if ONLY in ("", kind):
             numbers = [int(NUMBER)] if NUMBER else range(cases)
             for start in range(0, len(numbers), size):
-                yield kind, numbers[start : start + size]
+                marks = [exhaustive] if start else []
+                yield pytest.param(kind, numbers[start : start + size], marks=marks)
 
 
 @pytest.fixture(scope="module")

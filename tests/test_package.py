@@ -30,13 +30,19 @@ LOADED = """
 import json, sys, torch
 before = set(sys.modules)
 import scroll
+names = dir(scroll)
+assert names == sorted(set(names))
+assert set(scroll.__all__) <= set(names), set(scroll.__all__) - set(names)
+assert {"ScrollRegressor", "ScrollClassifier", "load", "plots", "distributed"} <= set(names)
 new = set(sys.modules) - before
+said = [scroll.distributed.total(3), scroll.checkpoint.save.__name__]
+assert said == [3, "save"]  # modules are there when they are asked for
 print(json.dumps(sorted({m.partition(".")[0] for m in new} | (new & {"torch._dynamo"}))))
 """
 
 
 def test_importing_loads_torch_and_little_else():
-    """Heavy libraries wait until they are used: that keeps the import under 0.3 s."""
+    """Heavy libraries wait until they are used, though names are listed: import under 0.3 s."""
     done = subprocess.run(
         [sys.executable, "-c", LOADED], capture_output=True, text=True, check=True
     )
@@ -115,21 +121,3 @@ def _plain(name):
 def test_the_package_is_typed_and_licensed():
     assert (ROOT / "src/scroll/py.typed").exists()
     assert "Apache License" in (ROOT / "LICENSE").read_text()
-
-
-def test_modules_are_there_when_they_are_asked_for():
-    code = "import scroll; print(scroll.distributed.total(3), scroll.checkpoint.save.__name__)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["3", "save"]
-
-
-def test_the_estimators_are_listed_without_importing_them():
-    code = """
-import sys, scroll
-names = dir(scroll)
-assert names == sorted(set(names))
-assert set(scroll.__all__) <= set(names), set(scroll.__all__) - set(names)
-assert {"ScrollRegressor", "ScrollClassifier", "load", "plots", "distributed"} <= set(names)
-assert "sklearn" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
