@@ -151,7 +151,7 @@ def test_every_method_compiles_in_one_graph(key):
 
 
 @pytest.mark.parametrize(
-    "name", cases([n for n in HEADS if n not in SEARCHES_A_MODE], "ova", "ordinal")
+    "name", cases([n for n in HEADS if n not in SEARCHES_A_MODE], "ova")
 )
 @compiling
 def test_every_head_compiles_in_one_graph(name):
