@@ -284,7 +284,7 @@ def test_refusals(head, y, words):
 
 def test_what_is_no_refit_and_what_was_not_seen():
     body, bound, x, y = fitted()
-    with pytest.raises(TypeError, match=r"`bound` must be what scroll.refit gives, but got Regres"):
+    with pytest.raises(TypeError, match=r"`bound` must be a scroll.Posterior, but got Regres"):
         Surrogate(body, bound.head)
     model, new = Surrogate(body, bound), x[:3]
     with pytest.raises(ValueError, match=r"`Y` must end in shape \(3, 1\), .* Use Y.unsqueeze"):

@@ -1,19 +1,19 @@
-"""A body and a refit as a BoTorch model; only this file imports BoTorch (extra `botorch`).
+"""A body and its posterior as a BoTorch model; only this file imports BoTorch (extra `botorch`).
 
     from scroll.integrations.botorch import Surrogate
     surrogate = Surrogate(body, scroll.refit(head, body(x), y))
 
-Acquisition functions differentiate through the body, which `Posterior` itself does not do.
+Acquisition functions differentiate through the body, which `scroll.Posterior` does not.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
+from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.deterministic import GenericDeterministicModel
 from botorch.models.model import FantasizeMixin, Model
 from botorch.posteriors.gpytorch import GPyTorchPosterior
+from botorch.posteriors.posterior import Posterior as BotorchPosterior
 from gpytorch.distributions import (
     MultitaskMultivariateNormal,
     MultivariateNormal,
@@ -34,26 +34,33 @@ from ..posterior.posterior import Posterior
 
 @value
 class Weights:
-    """w ~ N(mean, root root'), y = w . psi + offset + noise: what is known of f, in float64."""
+    """w ~ N(mean, root root'), y = w . psi + offset + noise, in float64.
 
-    mean: Tensor  # (..., K, P)
-    root: Tensor  # (..., K, P, P)
-    noise: Tensor  # (K,)
-    offset: Tensor  # (K, 1)
+    Attributes:
+        mean: (..., K, P).
+        root: (..., K, P, P).
+        noise: standard deviation, (K,).
+        offset: (K, 1).
+    """
+
+    mean: Tensor
+    root: Tensor
+    noise: Tensor
+    offset: Tensor
 
     @classmethod
     def of(cls, bound: Posterior) -> Weights:
-        """The posterior of a refit, without what a hybrid adds: that is no ignorance of f."""
+        """Return the weights of a posterior, without what a hybrid adds: more data keep it."""
         mean, cov = bound.weights.mean, bound.weights.cov
         root = cov.basis * cov.var.sqrt()[..., None, :]
         return cls(mean, root, bound.noise, bound.offset[..., None])
 
     def given(self, psi: Tensor, y: Tensor, var: Tensor) -> Weights:
-        """The same after rows psi (..., 1, N, P), y (..., K, N) of noise variance var.
+        """Return the weights after rows psi (..., 1, N, P), y (..., K, N) of noise variance var.
 
-        S' = R (I + B'B)^-1 R', B = psi R / s: no difference of two covariances, so none that
-        rounding could make negative, and gradients pass (a refit's eigenvectors have none where
-        eigenvalues are equal).
+        S' = R (I + B'B)^-1 R', B = psi R / s. There is no difference of covariances that
+        rounding could make negative. Gradients pass; those of eigenvectors, as in a refit, do
+        not exist where eigenvalues are equal.
         """
         seen = psi @ self.root / var.sqrt()[..., None]
         root = self.root @ inverse_root(seen.mT @ seen + eye_like(self.root))
@@ -62,28 +69,28 @@ class Weights:
         return Weights(mean, root, self.noise, self.offset)
 
     def only(self, outputs: list[int]) -> Weights:
-        """Those of some outputs."""
+        """Return the weights of some outputs."""
         mean, root = self.mean[..., outputs, :], self.root[..., outputs, :, :]
         return Weights(mean, root, self.noise[outputs], self.offset[outputs])
 
 
 class Surrogate(Model, FantasizeMixin):
-    """f(x) = w . psi(x) + b with the posterior of a refit: jointly normal over any points.
+    """f(x) = w . psi(x) + b with a posterior over w: jointly normal over any points.
 
-    Everything is computed in float64 and given in the precision of X; use float64 for X. Targets
-    are those that the head was trained on: standardise them, and `best_f` with them.
+    Everything is computed in float64 and returned in the precision of X; use float64 for X.
+    Targets are those that the head was trained on: standardise them, and `best_f` with them.
 
     Args:
         body: (N, inputs) -> (N, H), trained; used in eval mode.
-        bound: what `scroll.refit` has made of its features, with a `RegressionHead`.
-        weights: what is known of w, if it is not what `bound` says.
+        bound: `scroll.refit(head, body(x), y)`, with a `RegressionHead`.
+        weights: the weights, if they are not those of `bound`.
     """
 
     def __init__(self, body: nn.Module, bound: Posterior, weights: Weights | None = None):
         super().__init__()
         remedy = "Posterior the head on the features of all rows: scroll.refit(head, body(x), y)."
         kind = isinstance(bound, Posterior)
-        must(kind, "bound", "be what scroll.refit gives", type(bound).__name__, remedy, TypeError)
+        must(kind, "bound", "be a scroll.Posterior", type(bound).__name__, remedy, TypeError)
         likelihood = bound.head.likelihood
         must(
             isinstance(likelihood, GaussianLikelihood),
@@ -106,12 +113,12 @@ class Surrogate(Model, FantasizeMixin):
 
     @property
     def num_outputs(self) -> int:
-        """K."""
+        """Number of outputs K."""
         return int(self.weights.mean.shape[-2])
 
     @property
     def batch_shape(self) -> Size:
-        """Empty, or of the fantasies it was conditioned on."""
+        """Shape of the fantasies it was conditioned on; empty without any."""
         return self.weights.mean.shape[:-2]
 
     def posterior(  # type: ignore[override]  # FantasizeMixin and Model differ among themselves
@@ -119,17 +126,17 @@ class Surrogate(Model, FantasizeMixin):
         X: Tensor,
         output_indices: list[int] | None = None,
         observation_noise: bool | Tensor = False,
-        posterior_transform: Any = None,
-    ) -> Any:
-        """N(Psi mean, Psi A^-1 Psi'), X (..., q, inputs), joint over q; outputs independent.
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> BotorchPosterior:
+        """Return N(Psi mean, Psi A^-1 Psi'), joint over q points; outputs are independent.
 
         Args:
-            X: points.
-            output_indices: outputs to give; all without.
-            observation_noise: add the noise, or variances (..., q or 1, K).
-            posterior_transform: BoTorch's.
+            X: points, (..., q, inputs).
+            output_indices: which outputs to return; all by default.
+            observation_noise: True adds the noise; a tensor adds variances (..., q or 1, K).
+            posterior_transform: BoTorch's transform of the result.
         """
-        self.eval()  # a body that drops units would be another function at every call
+        self.eval()  # a body with dropout would be another function at every call
         weights = self.weights if output_indices is None else self.weights.only(output_indices)
         psi = self.features(X)
         mean = matvec(psi, weights.mean) + weights.offset
@@ -140,7 +147,7 @@ class Surrogate(Model, FantasizeMixin):
         return joint if posterior_transform is None else posterior_transform(posterior=joint, X=X)
 
     def features(self, X: Tensor) -> Tensor:
-        """psi of X (..., q, inputs) as the posterior sees it, (..., 1, q, P), with gradients."""
+        """Return the features of X (..., q, inputs) in float64, (..., 1, q, P), with gradients."""
         head = self.bound.head
         psi = self.body(self.transform_inputs(X).to(head.log_alpha).flatten(0, -2))
         psi = head.features(psi).double().squeeze(-3).unflatten(0, X.shape[:-1])
@@ -148,19 +155,21 @@ class Surrogate(Model, FantasizeMixin):
         return torch.cat([psi, one], -1).unsqueeze(-3)
 
     def subset_output(self, idcs: list[int]) -> Surrogate:
-        """The model of some outputs."""
+        """Return the model of some outputs."""
         return Surrogate(self.body, self.bound, self.weights.only(list(idcs)))
 
     def condition_on_observations(
-        self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any
+        self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: object
     ) -> Surrogate:
-        """As `Posterior.update` after `Posterior.keep`, but for any batch of data, and a new model.
+        """Return the model after further observations, with alpha and noise unchanged.
+
+        The same as `Posterior.keep` and `Posterior.update`, but for any batch shape.
 
         Args:
             X: points, (..., N, inputs).
-            Y: what was seen there, (..., N, K).
-            noise: variances of Y, if not the refit's own.
-            kwargs: not looked at; for BoTorch.
+            Y: observations there, (..., N, K).
+            noise: variances of Y; those of the posterior by default.
+            kwargs: ignored; part of BoTorch's interface.
         """
         want = (X.shape[-2], self.num_outputs)
         remedy = "Use Y.unsqueeze(-1)." if Y.shape[-1:] == want[:1] else ""
@@ -173,9 +182,9 @@ class Surrogate(Model, FantasizeMixin):
         return Surrogate(self.body, self.bound, weights)
 
     def thompson(self, generator: Generator | None = None) -> GenericDeterministicModel:
-        """One function drawn from the posterior, the same at every call and with gradients.
+        """Return one function drawn from the posterior, with gradients.
 
-        `optimize_acqf(PosteriorMean(surrogate.thompson()), ...)` finds where it is greatest.
+        `optimize_acqf(PosteriorMean(surrogate.thompson()), ...)` finds its maximum.
         """
         weights = self.weights
         eps = torch.randn(weights.mean.shape, dtype=weights.mean.dtype, generator=generator)
@@ -188,20 +197,20 @@ class Surrogate(Model, FantasizeMixin):
         return GenericDeterministicModel(f, num_outputs=self.num_outputs)
 
     def _variance(self, noise: bool | Tensor, weights: Weights) -> Tensor:
-        """Of the noise, (..., K, N or 1)."""
+        """Return the variance of the noise, (..., K, N or 1)."""
         if isinstance(noise, Tensor):
             return noise.double().mT
         return weights.noise.square()[:, None]
 
 
 def _normal(mean: Tensor, spread: Tensor, var: Tensor | None) -> MultivariateNormal:
-    """N(mean, spread spread' + diag(var)), mean (..., K, q), spread (..., K, q, P)."""
+    """Return N(mean, spread spread' + diag(var)), mean (..., K, q), spread (..., K, q, P)."""
     lead = torch.broadcast_shapes(mean.shape[:-1], spread.shape[:-2])
     q, rank = spread.shape[-2:]
     one = lead[-1] == 1
     mean, spread = mean.expand(*lead, q), spread.expand(*lead, q, rank)
     if one and var is None and q > rank:
-        # Singular, so not to be factorised: draws are made in the space of weights.
+        # Singular, and so not factorised: draws are made in the space of weights.
         return MultivariateNormal(mean[..., 0, :], RootLinearOperator(spread[..., 0, :, :]))
     cov = spread @ spread.mT
     if var is not None:

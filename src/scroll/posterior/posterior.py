@@ -152,7 +152,7 @@ class Posterior:
             return self.weights
         return Belief(self.weights.mean, Sum(self.weights.cov, self.added.cov))
 
-    def __call__(self, psi: Tensor) -> Any:
+    def __call__(self, psi: Tensor) -> Any:  # its class follows from the likelihood
         """Return the predictive distribution of each row of psi (..., N, H).
 
         Its variance has the noise, the epistemic part and, for a hybrid, what it adds.
@@ -202,8 +202,7 @@ def _rows(posterior: Posterior, batch: Batch) -> RegressionRows:
 
 def _spread(posterior: Posterior, psi: Tensor) -> Tensor:
     """Return psi' A^-1 psi, (..., K, N), in float64."""
-    found: Tensor = posterior.weights.cov.quad(regression_features(posterior.head, psi))
-    return found
+    return posterior.weights.cov.quad(regression_features(posterior.head, psi))
 
 
 def _by_row(posterior: Posterior, x: Tensor) -> Tensor:
