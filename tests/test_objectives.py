@@ -150,9 +150,7 @@ def test_every_method_compiles_in_one_graph(key):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize(
-    "name", cases([n for n in HEADS if n not in SEARCHES_A_MODE], "ova")
-)
+@pytest.mark.parametrize("name", cases([n for n in HEADS if n not in SEARCHES_A_MODE], "ova"))
 @compiling
 def test_every_head_compiles_in_one_graph(name):
     make, labels = HEADS[name]
