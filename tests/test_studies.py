@@ -123,7 +123,7 @@ def test_splits_are_those_of_the_protocol():
 def test_a_package_that_is_missing_is_missed_before_the_work(package, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setitem(sys.modules, f"{package}.datasets", None)
-    with pytest.raises(ImportError, match=rf"`{package}` must be installed.*scroll-torch\[bench\]"):
+    with pytest.raises(ImportError, match=rf"`{package}` must be installed.*pip install \./paper"):
         counts.counts(tmp_path, True, print)
     assert list(tmp_path.iterdir()) == []
 

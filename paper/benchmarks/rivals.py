@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.model_selection import train_test_split
 
 from scroll import ScrollClassifier, ScrollRegressor
 from scroll.predictive import Categorical, Normal
-from scroll_paper.data import datasets
+from scroll_paper.data import datasets, protocol
 
 Data = list[tuple[np.ndarray, np.ndarray]]  # training, validation and test rows
 Fitted = Callable[[np.ndarray], Any]  # new rows -> a predictive distribution
@@ -20,9 +19,7 @@ def split(name: str, seed: int) -> Data:
     """Return a 60/20/20 split as in the paper's tables."""
     table = datasets.load(name)
     x, y = np.asarray(table.x, np.float64), np.asarray(table.y, np.float64)
-    rest, test = train_test_split(range(len(y)), test_size=0.2, random_state=seed)
-    fold, held = train_test_split(rest, test_size=0.25, random_state=seed)
-    return [(x[part], y[part]) for part in (fold, held, test)]
+    return [(x[part], y[part]) for part in protocol.split(range(len(y)), seed)]
 
 
 def normal(mean: Any, std: Any) -> Normal:

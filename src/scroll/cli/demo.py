@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
+from ..fitting.split import sixty_twenty_twenty
 from ..heads.named import RegressionHead
 from ..integrations.plots import predictive_band, pyplot, save
 from ..predictive import Normal
@@ -69,17 +70,16 @@ class Bumps(nn.Module):
 def diabetes() -> Split:
     """Return scikit-learn's diabetes table, split 60/20/20, standardised by its training rows."""
     from sklearn.datasets import load_diabetes
-    from sklearn.model_selection import train_test_split
 
     x, y = (torch.as_tensor(a).float() for a in load_diabetes(return_X_y=True))
     parts: list[list[Rows]] = [[], [], []]
     units = []
     for seed in SEEDS:
-        rest, test = train_test_split(range(len(y)), test_size=0.2, random_state=seed)
-        fold, held = train_test_split(rest, test_size=0.25, random_state=seed)
+        chosen = sixty_twenty_twenty(range(len(y)), seed)
+        fold = chosen[0]
         inputs = (x - x[fold].mean(0)) / x[fold].std(0)
         target = (y - y[fold].mean()) / y[fold].std()
-        for part, index in zip(parts, (fold, held, test), strict=True):
+        for part, index in zip(parts, chosen, strict=True):
             part.append(Rows(inputs[index], target[index]))
         units.append(y[fold].std())
     rows, val, test = (

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from scroll.fitting.split import sixty_twenty_twenty
 from scroll.predictive.metrics import accuracy, brier, calibration_error, ece, nll, rmse
 from scroll.training.batches import Rows
 
@@ -22,11 +23,7 @@ class Split(NamedTuple):
 
 def split(rows: Sequence[int], seed: int) -> Split:
     """Split row numbers 60/20/20 at random, as the paper does."""
-    from sklearn.model_selection import train_test_split
-
-    rest, test = train_test_split(rows, test_size=0.2, random_state=seed)
-    train, val = train_test_split(rest, test_size=0.25, random_state=seed)
-    return Split(train, val, test)
+    return Split(*sixty_twenty_twenty(rows, seed))
 
 
 class Folds(NamedTuple):

@@ -124,7 +124,9 @@ def penalised(s: Task) -> Count:
     from sklearn.linear_model import PoissonRegressor
 
     def log_mean(alpha: float, rows: list[int]) -> Array:
-        model = PoissonRegressor(alpha=alpha, max_iter=1000).fit(s.x[s.rows.train], s.y[s.rows.train])
+        model = PoissonRegressor(alpha=alpha, max_iter=1000).fit(
+            s.x[s.rows.train], s.y[s.rows.train]
+        )
         return np.log(model.predict(s.x[rows]))
 
     def score(alpha: float) -> float:
