@@ -6,8 +6,8 @@ import torch
 
 from scroll import ClassificationHead, ScrollClassifier, ScrollRegressor
 from scroll.estimators import labels
-from scroll.fitting import search
-from scroll.fitting.full_data import again
+from scroll.fitting import stacks
+from scroll.fitting.stacks import train_for
 from scroll.training.batches import Rows
 from scroll.training.bodies import MLP
 from scroll.training.loop import train
@@ -31,7 +31,7 @@ def test_each_replicate_stops_at_its_own_look(average):
     """As if it had been trained for so many steps and no more."""
     data = rows()
     settings = Settings(steps=200, lr=0.01, every=4, batch=20, average=average)
-    found = again(stack(make, SEEDS), data, torch.tensor([2, 9, 5]), settings, SEEDS, None)
+    found = train_for(stack(make, SEEDS), data, torch.tensor([2, 9, 5]), settings, SEEDS, None)
     for r, looks in enumerate((2, 9, 5)):
         keep = torch.tensor([r])
         short = Settings(steps=4 * looks, lr=0.01, every=4, batch=20, average=average)
@@ -55,9 +55,9 @@ def calls(monkeypatch):
 
     def watched(fresh, data, looks, *rest):
         seen.append((data, looks))
-        return again(fresh, data, looks, *rest)
+        return train_for(fresh, data, looks, *rest)
 
-    monkeypatch.setattr(search, "again", watched)
+    monkeypatch.setattr(stacks, "train_for", watched)
     return seen
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from scroll.estimators import ScrollRegressor, UnseenCategory
 from scroll.tables.categories import matcher
-from scroll.tables.columns import Remarks, Table
+from scroll.tables.columns import Remarks, TableSchema
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_categories_that_differ_by_case_stay_apart():
 
 def said(train, later):
     remarks = Remarks()
-    Table.of(pd.DataFrame({"c": train})).codes(pd.DataFrame({"c": later}), remarks=remarks)
+    TableSchema.of(pd.DataFrame({"c": train})).codes(pd.DataFrame({"c": later}), remarks=remarks)
     return remarks.unseen
 
 
@@ -75,7 +75,7 @@ def test_rare_categories_of_training_are_no_news():
     train, later = ([f"c{v}" for v in rng.zipf(1.5, 2000)] for _ in range(2))
     assert said(train, train) == []
     assert said(train, later) == []
-    (column,) = Table.of(pd.DataFrame({"c": train})).columns
+    (column,) = TableSchema.of(pd.DataFrame({"c": train})).columns
     assert 0.05 < column.unlisted < 0.3
     assert said([f"id{i}" for i in range(100)], [f"id{i}" for i in range(100, 200)]) == []
 

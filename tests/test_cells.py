@@ -9,7 +9,7 @@ import pytest
 from scroll._core.checks import refusal
 from scroll.estimators import AmbiguousColumn, ScrollRegressor
 from scroll.tables.cells import numeric, quantities, read
-from scroll.tables.columns import Column, Remarks, Table
+from scroll.tables.columns import Column, Remarks, TableSchema
 
 MEASURED = [f"{v:.3f}" for v in np.random.default_rng(0).normal(size=99)]
 RATINGS = [str(v) for v in np.random.default_rng(0).integers(1, 6, 99)]
@@ -18,7 +18,7 @@ RATINGS = [str(v) for v in np.random.default_rng(0).integers(1, 6, 99)]
 def column(values, **named):
     remarks = Remarks()
     X = pd.DataFrame({"x": pd.Series(values, **named)})
-    table = Table.of(X, remarks)
+    table = TableSchema.of(X, remarks)
     codes = table.codes(X, remarks=remarks)
     return table.columns[0], codes.ravel(), remarks
 
@@ -136,7 +136,7 @@ def test_plain_categories_need_no_word(values):
 
 
 def test_later_rows_are_read_as_training_was():
-    table, remarks = Table.of(pd.DataFrame({"x": [1.0, 2.5]})), Remarks()
+    table, remarks = TableSchema.of(pd.DataFrame({"x": [1.0, 2.5]})), Remarks()
     later = pd.DataFrame({"x": [*MEASURED[:19], "oops"]})
     codes = table.codes(later, remarks=remarks)
     assert np.flatnonzero(np.isnan(codes)).tolist() == [19]
@@ -161,7 +161,7 @@ def test_the_estimators_warn_once():
 def test_messages_stay_short():
     for parts in (("x" * 10**5, "hold", "it"), ("x", "hold", ["y" * 10**5] * 3)):
         assert len(str(refusal(*parts))) < 1000
-    known, long = Table.of(pd.DataFrame({"x": [1.0]})), pd.DataFrame({"x": ["y" * 10**5]})
+    known, long = TableSchema.of(pd.DataFrame({"x": [1.0]})), pd.DataFrame({"x": ["y" * 10**5]})
     with pytest.raises(ValueError, match=r"column 'x', but got 'yyy.*yyy' in row 0") as it:
         known.codes(long)
     assert len(str(it.value)) < 300

@@ -12,7 +12,7 @@ from scroll import ScrollClassifier
 from scroll.estimators import labels
 from scroll.estimators.model import Model
 from scroll.fitting import crossfit
-from scroll.fitting.calibration import power
+from scroll.fitting.calibration import best_power
 from scroll.fitting.split import split
 
 QUICK = {"max_steps": 60, "random_state": 0, "body": (16,)}
@@ -134,10 +134,10 @@ def test_the_power_is_the_best_one():
         return -float((log_p * weight).sum())
 
     best = np.exp(minimize_scalar(nll, bounds=(-0.7, 0.7), method="bounded").x)
-    found = power(logits.log_softmax(-1), y, weight)
+    found = best_power(logits.log_softmax(-1), y, weight)
     assert found == pytest.approx(best, rel=0.02)
     assert found == pytest.approx(1.6, rel=0.1)
-    assert power(logits[:5].log_softmax(-1), y[:5]) == 1.0
+    assert best_power(logits[:5].log_softmax(-1), y[:5]) == 1.0
 
 
 def test_rare_classes_and_few_rows():

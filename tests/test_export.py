@@ -54,7 +54,7 @@ def exported(estimator, path, quantiles=LEVELS):
 
 def run(session, estimator, x):
     names = [out.name for out in session.get_outputs()]
-    codes = estimator.table_.codes(x).astype(np.float64)
+    codes = estimator.schema_.codes(x).astype(np.float64)
     return dict(zip(names, session.run(None, {"codes": codes}), strict=True))
 
 
@@ -251,7 +251,7 @@ def test_functions_that_onnx_lacks():
 def test_torch_takes_the_models():
     x, y = table()
     model = ScrollRegressor(n_members=2, body="smooth", **SMALL).fit(x, y)
-    codes = torch.from_numpy(model.table_.codes(x))
+    codes = torch.from_numpy(model.schema_.codes(x))
     rows = ({0: torch.export.Dim("N")},)
     program = torch.export.export(model.model_, (codes,), dynamic_shapes=rows).module()
     for n in (1, 7, len(x)):

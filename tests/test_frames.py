@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from scroll.estimators import ScrollRegressor
-from scroll.tables.columns import Table
+from scroll.tables.columns import TableSchema
 
 
 def made(n=40):
@@ -64,8 +64,8 @@ def test_a_frame_of_another_library_is_as_one_of_pandas(kind):
     arrow = pa.table({name: pa.array(X[name], from_pandas=True) for name in X})
     other = KINDS[kind](arrow)
     reordered = KINDS[kind](arrow.select(list(X)[::-1]))
-    table = Table.of(other)
-    assert table == Table.of(X)
+    table = TableSchema.of(other)
+    assert table == TableSchema.of(X)
     np.testing.assert_array_equal(table.codes(other), table.codes(X))
     np.testing.assert_array_equal(table.codes(reordered), table.codes(X))
     with pytest.raises(ValueError, match=r"none called 'gaps'\. Add or rename"):
@@ -101,7 +101,7 @@ def test_arrow_columns_of_every_type():
             "single": pa.array([1.5, None, 2.5], pa.float32()),
         }
     )
-    known = Table.of(table)
+    known = TableSchema.of(table)
     kinds = {c.name: (c.kind, c.categories) for c in known.columns}
     assert kinds == {
         "null": ("categorical", ()),
@@ -131,14 +131,14 @@ def test_arrow_columns_of_every_type():
 )
 def test_tables_that_are_refused(table, error, match):
     with pytest.raises(error, match=match):
-        Table.of(table)
+        TableSchema.of(table)
 
 
 def test_without_pyarrow_the_remedy_is_named(monkeypatch):
     frame = Streamed(pa.table({"a": [1.0]}))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"`pyarrow` must be installed .* pip install"):
-        Table.of(frame)
+        TableSchema.of(frame)
 
 
 def test_a_lazy_frame_is_collected_by_its_owner():
@@ -147,7 +147,7 @@ def test_a_lazy_frame_is_collected_by_its_owner():
             return {}
 
     with pytest.raises(TypeError, match=r"a lazy one\. Use X\.collect\(\)"):
-        Table.of(Lazy())
+        TableSchema.of(Lazy())
 
 
 @pytest.mark.parametrize("X", [[["a", 1.0], ["b", 2.0]], np.array([["a", 1.0], ["b", 2.0]])])

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from scroll import ScrollClassifier, ScrollRegressor
 from scroll.cli.app import app
 from scroll.estimators import OutlyingTarget, pipeline
-from scroll.fitting import search
-from scroll.fitting.search import fit
+from scroll.fitting import stacks
+from scroll.fitting.search import search
 from scroll.integrations.skpro import ScrollProba
 from scroll.tables.outliers import far_rows
 
@@ -100,11 +100,11 @@ def test_the_command_line_names_the_row_of_the_file(tmp_path):
 
 def test_members_without_a_finite_score_are_refused(monkeypatch):
     def failed(*rows, **how):
-        found, tried = fit(*rows, **how)
-        found[0].scores[0] = np.inf
-        return found, tried
+        found = search(*rows, **how)
+        found.parts[0].scores[0] = np.inf
+        return found
 
-    monkeypatch.setattr(pipeline, "fit", failed)
+    monkeypatch.setattr(pipeline, "search", failed)
     with pytest.raises(ValueError, match=r"`y` must have a finite score on the held-out rows"):
         ScrollRegressor(**QUICK).fit(*table(60))
 
@@ -145,7 +145,7 @@ def recipe_of(monkeypatch, fit):
         seen.append(recipe)
         raise StoppedError
 
-    monkeypatch.setattr(search, "train", train)
+    monkeypatch.setattr(stacks, "train", train)
     with pytest.raises(StoppedError):
         fit()
     return seen[0]

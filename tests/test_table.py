@@ -16,7 +16,7 @@ from scipy import sparse, special
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder, QuantileTransformer, StandardScaler
 
-from scroll.tables.columns import Column, Table
+from scroll.tables.columns import Column, TableSchema
 from scroll.tables.encoder import CHUNK, SAMPLE, Encoder
 
 
@@ -45,7 +45,7 @@ def frame(n=200, seed=0):
 
 
 def encoded(X):
-    table = Table.of(X)
+    table = TableSchema.of(X)
     codes = table.codes(X)
     encoder = Encoder.of(table, codes)
     return table, encoder, encoder(torch.from_numpy(codes)).double().numpy()
@@ -55,7 +55,7 @@ def encoded(X):
 
 
 def test_columns_of_a_frame():
-    kinds = {c.name: c for c in Table.of(frame()).columns}
+    kinds = {c.name: c for c in TableSchema.of(frame()).columns}
     assert [n for n, c in kinds.items() if c.kind == "numeric"] == list(frame())[:6]
     assert kinds["string"].categories == ("blue", "green", "red")
     assert kinds["category"].categories == tuple(range(-3, 4))
@@ -67,7 +67,7 @@ def test_columns_of_a_frame():
 
 def test_codes_of_a_frame():
     X = frame()
-    table = Table.of(X)
+    table = TableSchema.of(X)
     codes = table.codes(X)
     for j, column in enumerate(table.columns):
         values = X[column.name]
@@ -82,39 +82,39 @@ def test_codes_of_a_frame():
 
 def test_columns_are_found_by_name():
     X = frame()
-    table = Table.of(X)
+    table = TableSchema.of(X)
     np.testing.assert_array_equal(table.codes(X[list(X)[::-1]]), table.codes(X))
     np.testing.assert_array_equal(table.codes(X.to_numpy()), table.codes(X))  # by position
     np.testing.assert_array_equal(table.codes(X.to_numpy().tolist()), table.codes(X))
 
 
 def test_unseen_categories_are_other():
-    table = Table.of(pd.DataFrame({"a": ["x", "y", None]}))
+    table = TableSchema.of(pd.DataFrame({"a": ["x", "y", None]}))
     codes = table.codes(pd.DataFrame({"a": ["z", "y", None, 7]}))
     np.testing.assert_array_equal(codes, [[2], [1], [np.nan], [2]])
 
 
 def test_rare_categories_are_other():
     values = [f"c{i:03}" for i in range(60) for _ in range(1 if i < 10 else 2)]
-    (column,) = Table.of(pd.DataFrame({"a": values})).columns
+    (column,) = TableSchema.of(pd.DataFrame({"a": values})).columns
     assert column.categories == tuple(f"c{i:03}" for i in range(10, 60))
 
 
 def test_names_of_rows_are_no_categories():
     values = [f"id{i}" for i in range(90)] + ["often", "often"]
-    (column,) = Table.of(pd.DataFrame({"a": values})).columns
+    (column,) = TableSchema.of(pd.DataFrame({"a": values})).columns
     assert column.categories == ("often",)
 
 
 def test_a_truth_may_be_written_in_words():
-    table = Table.of(pd.DataFrame({"a": [True, False]}))
+    table = TableSchema.of(pd.DataFrame({"a": [True, False]}))
     codes = table.codes(pd.DataFrame({"a": ["True", "false", " TRUE ", "perhaps", None]}))
     np.testing.assert_array_equal(codes.ravel(), [1, 0, 1, 2, np.nan])
 
 
 def test_mixed_categories_stand_in_order_of_arrival():
     values = ["b", 1, 2.5, True, "a", "b"]
-    table = Table.of(pd.DataFrame({"a": pd.Series(values, dtype=object)}))
+    table = TableSchema.of(pd.DataFrame({"a": pd.Series(values, dtype=object)}))
     assert table.columns[0].categories == ("b", 1, 2.5, "a")  # True == 1
     np.testing.assert_array_equal(
         table.codes(pd.DataFrame({"a": values})).ravel(), [0, 1, 2, 1, 3, 0]
@@ -123,7 +123,7 @@ def test_mixed_categories_stand_in_order_of_arrival():
 
 def test_a_column_without_a_value():
     X = pd.DataFrame({"a": pd.Series([None, None], dtype=object), "b": [np.nan, np.nan]})
-    table = Table.of(X)
+    table = TableSchema.of(X)
     assert table.columns == (
         Column("a", "categorical", (), True),
         Column("b", "numeric", (), True),
@@ -134,17 +134,17 @@ def test_a_column_without_a_value():
 
 def test_frames_without_names():
     X = pd.DataFrame([[1.0, "a"], [2.0, "b"]])
-    table = Table.of(X)
+    table = TableSchema.of(X)
     assert not table.named
     named = X.set_axis(["p", "q"], axis=1)
     np.testing.assert_array_equal(table.codes(named), [[1, 0], [2, 1]])
-    np.testing.assert_array_equal(Table.of(named).codes(X), [[1, 0], [2, 1]])
+    np.testing.assert_array_equal(TableSchema.of(named).codes(X), [[1, 0], [2, 1]])
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.uint16, np.int64, np.float16, object])
 def test_arrays_of_any_numbers(dtype):
     x = np.array([[0, 1], [1, 1], [1, 0]]).astype(dtype)
-    codes = Table.of(x).codes(x)
+    codes = TableSchema.of(x).codes(x)
     assert codes.dtype == np.float64
     np.testing.assert_array_equal(codes, x.astype(float))
 
@@ -152,20 +152,20 @@ def test_arrays_of_any_numbers(dtype):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_float_arrays_are_not_copied(dtype):
     x = np.random.default_rng(0).normal(size=(5, 3)).astype(dtype)
-    assert Table.of(x).codes(x) is x
-    assert Table.of(pd.DataFrame(x)).codes(pd.DataFrame(x)).dtype == dtype
+    assert TableSchema.of(x).codes(x) is x
+    assert TableSchema.of(pd.DataFrame(x)).codes(pd.DataFrame(x)).dtype == dtype
 
 
 def test_objects_of_an_array():
     x = np.array([[1, None], [Decimal("2.5"), np.nan]], dtype=object)
-    table = Table.of(x)
+    table = TableSchema.of(x)
     assert [c.missing for c in table.columns] == [False, True]
     np.testing.assert_array_equal(table.codes(x), [[1, np.nan], [2.5, np.nan]])
     np.testing.assert_array_equal(table.codes([[1, 2]]), [[1, 2]])
 
 
 def test_numbers_known_as_objects_later():
-    table = Table.of(pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}))
+    table = TableSchema.of(pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}))
     later = pd.DataFrame({"a": pd.Series([3, pd.NA, True], dtype=object), "b": ["x", None, "y"]})
     np.testing.assert_array_equal(table.codes(later), [[3, 0], [np.nan, np.nan], [1, 1]])
     np.testing.assert_array_equal(table.codes(later.to_numpy()), table.codes(later))
@@ -175,8 +175,8 @@ def test_json_round_trip():
     X = frame().assign(
         mixed=["b", 1, 2.0, "a"] * 50, float_category=pd.Categorical([0.5, 1.0] * 100)
     )
-    for table in (Table.of(X), Table.of(np.zeros((2, 3)))):
-        again = Table.from_json(json.loads(json.dumps(table.to_json(), allow_nan=False)))
+    for table in (TableSchema.of(X), TableSchema.of(np.zeros((2, 3)))):
+        again = TableSchema.from_json(json.loads(json.dumps(table.to_json(), allow_nan=False)))
         assert again == table
         for a, b in zip(again.columns, table.columns, strict=True):
             assert list(map(type, a.categories)) == list(map(type, b.categories))
@@ -216,7 +216,7 @@ def day(n=3):
 )
 def test_what_is_no_table(X, error, match):
     with pytest.raises(error, match=match):
-        Table.of(X)
+        TableSchema.of(X)
 
 
 @pytest.mark.parametrize(
@@ -243,11 +243,11 @@ def test_what_is_no_table(X, error, match):
 )
 def test_what_does_not_go_with_a_frame(change, match):
     with pytest.raises(ValueError, match=match):
-        Table.of(frame()).codes(change(frame()), "Reg")
+        TableSchema.of(frame()).codes(change(frame()), "Reg")
 
 
 def test_what_does_not_go_with_an_array():
-    table = Table.of(np.zeros((3, 2)))
+    table = TableSchema.of(np.zeros((3, 2)))
     for X in (np.zeros((3, 4)), pd.DataFrame(np.zeros((3, 4)))):
         with pytest.raises(ValueError, match=r"^X has 4 features, but model is expecting 2 feat"):
             table.codes(X)
@@ -276,7 +276,7 @@ def test_numbers_against_scikit_learn():
 
 def test_float32_codes_lose_nothing_more():
     x = np.random.default_rng(0).normal(1e4, 1.0, (300, 2)).astype(np.float32)
-    encoder = Encoder.of(Table.of(x), x)
+    encoder = Encoder.of(TableSchema.of(x), x)
     out = encoder(torch.from_numpy(x))
     assert out.dtype == torch.float32
     torch.testing.assert_close(out, encoder(torch.from_numpy(x).double()), atol=0, rtol=0)
@@ -332,7 +332,7 @@ def test_ranks_by_hand(n):
     rng = np.random.default_rng(n)
     train = np.c_[rng.normal(size=n), rng.integers(0, 3, n), np.exp(3 * rng.normal(size=n))]
     later = np.r_[train, rng.normal(0, 5, (300, 3))]
-    encoder = Encoder.of(Table.of(train), train)
+    encoder = Encoder.of(TableSchema.of(train), train)
     ours = encoder(torch.from_numpy(later))[:, encoder.plain :]
     theirs = np.stack([by_hand(train[:, j], later[:, j]) for j in range(3)], 1)
     np.testing.assert_allclose(ours, theirs, atol=1e-6)  # ours are float32
@@ -357,7 +357,7 @@ def test_ranks_pass_over_missing_values():
 
 def test_quantiles_of_many_rows_are_those_of_some():
     x = np.random.default_rng(0).normal(size=(3 * SAMPLE, 1)).astype(np.float32)
-    encoder, again = (Encoder.of(Table.of(x), x) for _ in range(2))
+    encoder, again = (Encoder.of(TableSchema.of(x), x) for _ in range(2))
     torch.testing.assert_close(encoder.knots, again.knots, atol=0, rtol=0)
     later = torch.linspace(-2, 2, 9)[:, None]
     # the sample's quantiles err by about 1/sqrt(SAMPLE)
@@ -366,7 +366,7 @@ def test_quantiles_of_many_rows_are_those_of_some():
 
 def test_chunks_of_rows_change_nothing():
     x = torch.randn(CHUNK + 5, 2)
-    encoder = Encoder.of(Table.of(x), x.numpy())
+    encoder = Encoder.of(TableSchema.of(x), x.numpy())
     torch.testing.assert_close(encoder(x)[CHUNK:], encoder(x[CHUNK:]), atol=0, rtol=0)
     assert encoder(x[:0]).shape == (0, 4)
 
@@ -434,7 +434,7 @@ anything = st.floats(allow_nan=True, allow_infinity=True)
 )
 def test_never_nan(train, codes):
     columns = [Column(None, "numeric", (), bool(np.isnan(train[:, j]).any())) for j in range(2)]
-    table = Table((*columns, Column(None, "categorical", ("x", "y"), True)))
+    table = TableSchema((*columns, Column(None, "categorical", ("x", "y"), True)))
     train = np.c_[train, np.arange(len(train)) % 2]
     encoder = Encoder.of(table, train)
     for x in (train, codes, codes.clip(-1e30, 1e30).astype(np.float32)):

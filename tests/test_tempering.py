@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 import scroll
 from scroll import ScrollClassifier, ScrollRegressor
-from scroll.fitting.calibration import lapse_rate, tempered
+from scroll.fitting.calibration import lapse_rate, width_factor
 from scroll.predictive import Categorical, Normal, Ordered
 
 STEP = 0.025  # of the factors, in logarithms
@@ -43,7 +43,7 @@ def asked(p, y, weight=None):
 @pytest.mark.parametrize("outputs", [(), (2,)])
 def test_two_thirds_of_what_held_out_rows_ask_for(wide, outputs):
     p, y = members(np.random.default_rng(0), wide=wide, outputs=outputs)
-    assert np.log(tempered(p, y)) == pytest.approx(asked(p, y) * 2 / 3, abs=STEP / 3 + 1e-6)
+    assert np.log(width_factor(p, y)) == pytest.approx(asked(p, y) * 2 / 3, abs=STEP / 3 + 1e-6)
 
 
 def test_rows_count_by_their_weight():
@@ -54,14 +54,14 @@ def test_rows_count_by_their_weight():
     weight /= weight.mean()
     want = asked(p, y, weight.numpy())
     assert want > asked(p, y) + 0.2
-    assert np.log(tempered(p, y, weight)) == pytest.approx(want * 2 / 3, abs=STEP / 3 + 1e-6)
+    assert np.log(width_factor(p, y, weight)) == pytest.approx(want * 2 / 3, abs=STEP / 3 + 1e-6)
 
 
 def test_a_single_member_or_few_rows_stay_as_they_are():
     p, y = members(np.random.default_rng(2), count=1)
-    assert tempered(p, y) == 1.0
+    assert width_factor(p, y) == 1.0
     p, y = members(np.random.default_rng(2), rows=19)
-    assert tempered(p, y) == 1.0
+    assert width_factor(p, y) == 1.0
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from scipy import stats
 
 from scroll import ScrollClassifier, ScrollRegressor
 from scroll.fitting import split
-from scroll.tables.duplicates import held_out_together
+from scroll.fitting.split import held_out_together
 
 Draw = Callable[[int], tuple[Any, np.ndarray]]
 COUNTS, LABELS = ("poisson", "negbinomial"), ("labels", "ordered")

@@ -19,7 +19,7 @@ import torch
 import variants
 from scroll import RegressionHead, refit
 from scroll.fitting.plans import DROPOUT, default
-from scroll.tables.columns import Table
+from scroll.tables.columns import TableSchema
 from scroll.tables.encoder import Encoder
 from scroll.training.batches import Rows
 from scroll.training.bodies import Tabular
@@ -29,7 +29,7 @@ from scroll_paper.data import datasets
 from scroll_paper.data.protocol import folds
 
 SEEDS = (0, 1, 2, 3, 4)
-SHIPPED = default("smooth", 1, 1).recipe
+SHIPPED = default("smooth", 1, 1).settings
 CHANGES: dict[str, dict[str, Any]] = {
     "as shipped": {},
     "no dropout": {"dropout": 0.0},
@@ -58,7 +58,7 @@ def rows_of(name: str, device: torch.device) -> tuple[list[Rows], torch.Tensor, 
     for seed in SEEDS:
         parts = folds(datasets.load(name), (seed,), torch.device("cpu"))
         x = [part.x[0].double().numpy() for part in (parts.train, parts.val, parts.test)]
-        table = Table.of(x[0])
+        table = TableSchema.of(x[0])
         encoder = Encoder.of(table, table.codes(x[0]))
         y = parts.train.y.double()
         shift, scale = y.mean(), y.std(correction=0)

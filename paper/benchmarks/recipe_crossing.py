@@ -16,12 +16,13 @@ from torch import Tensor
 
 import variants
 from scroll.estimators.model import Spec
-from scroll.fitting.calibration import lapse_rate, power
-from scroll.fitting.crossfit import cross
+from scroll.fitting.calibration import best_power, lapse_rate
+from scroll.fitting.crossfit import cross_fit
 from scroll.fitting.plans import default
-from scroll.fitting.search import Data, rates, shared
+from scroll.fitting.search import rates, shared
 from scroll.fitting.split import split
-from scroll.tables.columns import Table
+from scroll.fitting.stacks import Data, Job
+from scroll.tables.columns import TableSchema
 from scroll.tables.encoder import Encoder
 from scroll_paper.data import datasets
 from scroll_paper.data.protocol import folds
@@ -38,7 +39,7 @@ def log_probs(name: str, seed: int, device: torch.device) -> tuple[dict, Data, T
     """Return, per body, log p of the out-of-fold rows (N, K) and of new rows (F, V, K)."""
     parts = folds(datasets.load(name), (seed,))
     x, y = parts.train.x[0].numpy(), parts.train.y[0].numpy()
-    table = Table.of(x)
+    table = TableSchema.of(x)
     codes = table.codes(x)
     rows = split(codes, y, None, 0.2, seed, labels=True, folds=FOLDS)
     encoder = Encoder.of(table, codes)
@@ -54,9 +55,8 @@ def log_probs(name: str, seed: int, device: torch.device) -> tuple[dict, Data, T
     plan, found = default("auto", encoder.plain, encoder.ranked, labels=True), {}
     spec = Spec("ova", "full", 0.0, datasets.SETS[name].classes, "default", "auto", {})
     for body in plan.candidates:
-        (part,), _ = cross(
-            data, replace(plan, candidates=(body,)), spec.head, members=FOLDS, seed=seed
-        )
+        job = Job(data, replace(plan, candidates=(body,)), spec.head)
+        (part,) = cross_fit(job, members=FOLDS, seed=seed).parts
         with torch.no_grad():
             at = [part.network(rows.expand(FOLDS, -1, -1)).log_probs for rows in (mine, new)]
         found[body.name] = at[0][fold, torch.arange(len(fold), device=device)].double(), at[1]
@@ -77,7 +77,7 @@ def mixture(found: dict, data: Data, bodies: tuple[str, ...], sharp: bool) -> Te
     members = torch.stack([found[bodies[c]][1][f].double() for f, c in enumerate(whose)])
     weight = torch.tensor(shares, device=own.device, dtype=own.dtype) / FOLDS
     held, new = (own + weight.log()[:, None, None]).logsumexp(0), members.logsumexp(0)
-    b = power(held, data.y) if sharp else 1.0
+    b = best_power(held, data.y) if sharp else 1.0
     held, new = (b * held).log_softmax(-1), (b * new.log_softmax(-1)).log_softmax(-1)
     often = rates(data, held.shape[-1])
     share = lapse_rate(held[None], data.y, often, len(data.y))

@@ -18,7 +18,7 @@ import torch
 import variants
 from scroll.fitting.plans import DROPOUT, default
 from scroll.heads import ClassificationHead
-from scroll.tables.columns import Table
+from scroll.tables.columns import TableSchema
 from scroll.tables.encoder import Encoder
 from scroll.training.batches import Rows
 from scroll.training.bodies import Tabular
@@ -60,7 +60,7 @@ def rows_of(name: str, device: torch.device) -> tuple[list[Rows], Encoder]:
     for seed in SEEDS:
         parts = folds(datasets.load(name), (seed,))[:3]
         x = [part.x[0].numpy() for part in parts]
-        table = Table.of(x[0])
+        table = TableSchema.of(x[0])
         encoder = Encoder.of(table, table.codes(x[0]))
         encoded = [encoder(torch.from_numpy(a)) for a in x]
         each += [[*zip(encoded, (part.y[0] for part in parts), strict=True)]] * MEMBERS
@@ -87,7 +87,7 @@ def measured(name: str, shape: str, change: dict[str, Any], device: torch.device
         )
 
     seeds = [1000 * seed + m for seed in SEEDS for m in range(MEMBERS)]
-    recipe = replace(default("smooth", 1, 1).recipe, **change)
+    recipe = replace(default("smooth", 1, 1).settings, **change)
     began = time.perf_counter()
     done = train(stack(make, seeds).to(device), rows, held, recipe, seeds=seeds)
     found: dict[str, list[float]] = {"single": [], "mixture": []}

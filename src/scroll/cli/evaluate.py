@@ -38,7 +38,7 @@ def evaluate_table(
     known = list(targets) or target_names(model)
     remedy = "Name its column with --target."
     must(known, str(path), "know its target", "a model saved from Python", remedy)
-    frame, x = matched(table, model.table_, known, note)
+    frame, x = matched(table, model.schema_, known, note)
     t.target_kind(frame, known, table)
     with warnings_as_notes(note):
         p = model.predict_dist(x)

@@ -13,7 +13,7 @@ import pandas as pd
 from .._core.checks import listed, must, one_of
 from ..estimators import ScrollClassifier, ScrollRegressor
 from ..estimators.model import COUNTS
-from ..tables.columns import Table
+from ..tables.columns import TableSchema
 from ..tables.frames import Array
 from ..tables.outliers import describe
 from . import targets as t
@@ -192,7 +192,7 @@ def _held_out(
     path = request.held_out
     if path is None:
         return None
-    frame, rows = matched(path, Table.of(x), excluded, note)
+    frame, rows = matched(path, TableSchema.of(x), excluded, note)
     t.target_kind(frame, targets, path)
     return rows, t.read_targets(frame, targets, path, task, request.likelihood)
 

@@ -31,7 +31,7 @@ def describe_file(path: Path) -> Facts:
     """Return what a model file holds: `describe_model`, scores tried, versions and columns."""
     saved = modelfile.read(_existing(path))
     model = build(saved)
-    columns = [asdict(column) for column in model.table_.columns]
+    columns = [asdict(column) for column in model.schema_.columns]
     shift = _log_scale(model)
     tried = {name: _finite(score + shift) for name, score in model.tried_.items()}
     return describe_model(model) | {"tried": tried, "versions": saved.versions, "columns": columns}

@@ -38,7 +38,7 @@ def predict_table(
         typed: whether these are kept as numbers and text; otherwise exactly as written.
     """
     model = load_model(path)
-    frame, x = matched(table, model.table_, target_names(model), note)
+    frame, x = matched(table, model.schema_, target_names(model), note)
     with warnings_as_notes(note):
         p = model.predict_dist(x)
         scores = {"ood_score": model.ood_score(x)} if ood else {}

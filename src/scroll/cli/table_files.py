@@ -23,7 +23,7 @@ from .._core import files
 from .._core.checks import listed, must, quoted, refusal
 from ..tables.cells import Cells, Counts, deliberate, numbers, numeric
 from ..tables.cells import read as read_cells
-from ..tables.columns import Table
+from ..tables.columns import TableSchema
 from ..tables.frames import Array, duplicates, factorize
 
 TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
@@ -33,13 +33,13 @@ Dtype: TypeAlias = type | Mapping[str, type] | None
 
 
 def matched(
-    path: Path, table: Table, known: Sequence[str], note: Note
+    path: Path, schema: TableSchema, known: Sequence[str], note: Note
 ) -> tuple[pd.DataFrame, pd.DataFrame | Array]:
-    """Read a file and pick the columns of a table by name.
+    """Read a file and pick the columns of a schema by name.
 
     Args:
         path: the file.
-        table: the columns of training. If they have no names, all columns but `known` are taken.
+        schema: the columns of training. If they have no names, all columns but `known` are taken.
         known: other columns that may be there, such as the target.
         note: called with the names of all further columns, which are ignored.
 
@@ -47,19 +47,19 @@ def matched(
         The frame of the file, and its columns in the order of training.
     """
     # A column that held text in training is read as text, even if it holds numbers here.
-    texts = [c for c in table.columns if any(isinstance(v, str | bool) for v in c.categories)]
+    texts = [c for c in schema.columns if any(isinstance(v, str | bool) for v in c.categories)]
     frame = read(path, {c.name: str for c in texts if c.name is not None})
-    if not table.named:
+    if not schema.named:
         x = frame.drop(columns=[n for n in known if n in frame])
         return frame, x.assign(**{name: _numbers(x[name], path, note) for name in x}).to_numpy()
-    wanted = [c.name for c in table.columns]
+    wanted = [c.name for c in schema.columns]
     absent = [name for name in wanted if name not in frame]
     got = f"none called {listed(absent)}; it has {listed(frame, 30)}"
     must(not absent, str(path), "have the columns of training", got, "Add or rename them.")
     extra = [name for name in frame if name not in wanted and name not in known]
     if extra:
         note(f"{path} has columns that the model does not know, ignored: {listed(extra, 30)}")
-    for name in [c.name for c in table.columns if c.kind == "numeric"]:
+    for name in [c.name for c in schema.columns if c.kind == "numeric"]:
         frame[name] = _numbers(frame[name], path, note)
     return frame, frame[wanted]
 

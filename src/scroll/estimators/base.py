@@ -15,7 +15,7 @@ from torch import Tensor
 from .._core.checks import must, positive_int
 from .._core.value import cast
 from ..predictive.arguments import Levels, as_tensor
-from ..tables.columns import Remarks, Table
+from ..tables.columns import Remarks, TableSchema
 from ..tables.frames import Array, TableLike, frame_of, holds_text, typed
 from . import modelfile
 from .arguments import RandomState, check_columns, check_parameters, check_seed, check_table
@@ -29,7 +29,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
     """Columns, members, files: all but the target, which is the matter of `task_`."""
 
     model_: Model
-    table_: Table
+    schema_: TableSchema
     task_: Task
     scores_: list[float]
     n_iter_: int
@@ -49,7 +49,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         must(len(y) > 1, "X", "hold at least two rows", "n_samples = 1")
         later = None if held is None else Sample(self._codes(held[0]), held[1])
         check_consistent_length(*(later or rows))
-        fitted = fit_model(self, task, self.table_, rows, sample_weight, later)
+        fitted = fit_model(self, task, self.schema_, rows, sample_weight, later)
         self.task_, self.model_ = task, fitted.model
         self.scores_, self.n_iter_ = fitted.scores, fitted.n_steps
 
@@ -59,14 +59,14 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         if frame is None:
             X = check_table(self, typed(X), text=holds_text(X))
         rows = X if frame is None else frame
-        table = Table.of(rows, remarks) if reset else self.table_
-        codes = table.codes(rows, type(self).__name__, remarks)
-        if frame is None or not (frame.named and table.named):
+        schema = TableSchema.of(rows, remarks) if reset else self.schema_
+        codes = schema.codes(rows, type(self).__name__, remarks)
+        if frame is None or not (frame.named and schema.named):
             check_columns(self, X, reset)
         elif reset:  # later frames are matched by name
             self.feature_names_in_ = np.asarray(frame.names, dtype=object)
             self.n_features_in_ = len(frame.names)
-        self.table_ = table
+        self.schema_ = schema
         warn_of_columns(remarks)
         return codes
 
@@ -74,7 +74,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         """Return the codes of new rows, as a tensor."""
         check_is_fitted(self, "model_")
         codes = self._codes(X)
-        warn_of_gaps(self.table_.new_gaps(codes))
+        warn_of_gaps(self.schema_.new_gaps(codes))
         return as_tensor("X", np.ascontiguousarray(codes))
 
     @property

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from .._core.checks import must
 from .._core.state_dicts import difference
-from ..tables.columns import Table
+from ..tables.columns import TableSchema
 from ..tables.frames import Array
 from .classifier import ScrollClassifier
 from .labels import LabelTask, label_likelihood
@@ -41,7 +41,7 @@ def build(saved: Saved, body: nn.Module | None = None) -> ScrollRegressor | Scro
         body: the module, if the model's body is your own.
     """
     _, content, tensors = saved
-    spec, table = Spec(**content["spec"]), Table.from_json(content["table"])
+    spec, schema = Spec(**content["spec"]), TableSchema.from_json(content["table"])
     spec = replace(spec, tried={name: score(s) for name, s in spec.tried.items()})
     want = "be left out for a model whose body is not your own"
     must(body is None or "yours" in spec.bodies, "body", want, type(body).__name__)
@@ -49,17 +49,17 @@ def build(saved: Saved, body: nn.Module | None = None) -> ScrollRegressor | Scro
     task = _task(estimator, _levels(saved))
     model = _model(saved, spec, body)
     for wrong, got in {
-        "columns that do not fit the encoder": not model.encoder.reads(table),
+        "columns that do not fit the encoder": not model.encoder.reads(schema),
         "another likelihood than its own": task.likelihood != spec.likelihood,
         "NaN": any(bool(t.isnan().any()) for name, t in tensors.items() if "encoder." not in name),
     }.items():
         if got:
             raise saved.fault(f"one with {wrong}")
-    estimator.model_, estimator.table_, estimator.task_ = model.eval(), table, task
-    estimator.n_features_in_, estimator.n_iter_ = len(table.columns), content["fitted"]["n_iter"]
+    estimator.model_, estimator.schema_, estimator.task_ = model.eval(), schema, task
+    estimator.n_features_in_, estimator.n_iter_ = len(schema.columns), content["fitted"]["n_iter"]
     estimator.scores_ = [score(s) for s in content["fitted"]["scores"]]
-    if table.named:
-        names = [column.name for column in table.columns]
+    if schema.named:
+        names = [column.name for column in schema.columns]
         estimator.feature_names_in_ = np.asarray(names, dtype=object)
     if content["targets"] is not None:
         estimator.target_names_ = content["targets"]

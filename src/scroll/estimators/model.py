@@ -14,9 +14,8 @@ from .._core.checks import LARGEST_COUNT, must, one_of
 from .._core.local_rng import Draws
 from ..beliefs.covariances import Diag, Scaled
 from ..factors.factor import Moments
-from ..fitting.features import CHUNK
 from ..fitting.plans import LABELS, Candidate, Lead, candidates, paper
-from ..fitting.search import Members
+from ..fitting.stacks import CHUNK, Members
 from ..heads.head import Head
 from ..heads.named import ClassificationHead, CountHead, OrdinalHead, RegressionHead
 from ..posterior.data import has_intercept

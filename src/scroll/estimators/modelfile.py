@@ -33,7 +33,7 @@ from .._core.schema import (
 from .._core.versions import __version__
 from ..beliefs.families import FAMILIES
 from ..fitting.plans import LABELS
-from ..tables.columns import Table
+from ..tables.columns import TableSchema
 from ..tables.frames import Array
 from .model import COUNTS, Model
 from .task import Task
@@ -62,7 +62,7 @@ class FittedEstimator(Protocol):
     """What a fitted estimator has, for those who write it to a file."""
 
     model_: Model
-    table_: Table
+    schema_: TableSchema
     task_: Task
     scores_: list[float]
     n_iter_: int
@@ -104,7 +104,7 @@ def save(estimator: FittedEstimator, path: str | Path) -> None:
         "estimator": type(estimator).__name__,
         "parameters": parameters,
         "spec": model.spec.to_json() | {"tried": {name: _finite(s) for name, s in tried.items()}},
-        "table": estimator.table_.to_json(),
+        "table": estimator.schema_.to_json(),
         "classes": _labels(estimator.task_.levels),  # in their order
         "targets": getattr(estimator, "target_names_", None),  # the command line's
         "fitted": {"n_iter": int(estimator.n_iter_), "scores": [_finite(s) for s in scores]},

@@ -138,7 +138,7 @@ def _metadata(estimator: Any, levels: list[float]) -> dict[str, Any]:
         "version": __version__,
         "estimator": type(estimator).__name__,
         "likelihood": estimator.model_.spec.likelihood,
-        "columns": estimator.table_.to_json()["columns"],
+        "columns": estimator.schema_.to_json()["columns"],
         "quantiles": levels,
         "classes": None if classes is None else classes.tolist(),
     }

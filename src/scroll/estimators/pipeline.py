@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from typing import NamedTuple
 
@@ -14,13 +13,13 @@ from torch import Tensor, nn
 
 from .._core.checks import LARGEST_COUNT, must, unchecked
 from ..beliefs.families import by_size
-from ..fitting.crossfit import cross
-from ..fitting.features import head_of
+from ..fitting.crossfit import cross_fit
 from ..fitting.plans import FEW, LABELS, Plan, default, paper
-from ..fitting.search import Data, Members, fit, rates
+from ..fitting.search import rates, search
 from ..fitting.split import Split, mean_one, split, weighed
+from ..fitting.stacks import Data, Ensemble, Job, Members, head_of
 from ..predictive.arguments import as_tensor
-from ..tables.columns import Table
+from ..tables.columns import TableSchema
 from ..tables.encoder import Encoder
 from ..tables.frames import Array
 from ..training.loop import Watch
@@ -49,7 +48,7 @@ class Fitted(NamedTuple):
 def fit_model(
     given: Parameters,
     task: Task,
-    table: Table,
+    schema: TableSchema,
     rows: Sample,
     weight: ArrayLike | None,
     held: Sample | None,
@@ -59,14 +58,14 @@ def fit_model(
     Args:
         given: the parameters of the estimator, checked.
         task: the kind of target.
-        table: the columns.
+        schema: the columns.
         rows: to train on; some of them are held out if `held` is None.
         weight: of each row, (N,).
         held: the user's own held-out rows.
     """
     seed = check_seed(given.random_state)
-    parts = _split(given, task, table, rows, weight, seed, own=held is not None)
-    encoder = _encoder(table, rows.codes[parts.train])
+    parts = _split(given, task, schema, rows, weight, seed, own=held is not None)
+    encoder = _encoder(schema, rows.codes[parts.train])
     plan = _plan(given, task.likelihood, encoder, len(parts.train))
     units = task.units(rows.y[parts.train], plan.scaled)
     spec = _spec(given, task, encoder, plan, rows.y)
@@ -77,12 +76,12 @@ def fit_model(
         return x, task.encode(some.y, units, seed).to(device)
 
     data = _data(rows, held, parts, task.class_weight, seed, encoded)
-    start = partial(task.start, y=data.y)
-    found, tried = _trained(given, plan, spec, data, seed, start)
+    job = Job(data, plan, spec.head, start=lambda head: task.start(head, data.y))
+    found, tried = _trained(given, job, seed)
     spec = replace(spec, parts=[(part.body, part.routes) for part in found], tried=tried)
     spec = replace(spec, power=found[0].power, lapse=found[0].lapse)
-    often = rates(data, spec.outputs) if spec.lapse else 1.0
-    model = _assembled(given, spec, encoder, found, (units.shift, units.scale, often))
+    frequencies = rates(data, spec.outputs) if spec.lapse else 1.0
+    model = _assembled(given, spec, encoder, found, (units.shift, units.scale, frequencies))
     scores = [score for part in found for score in part.scores]
     return Fitted(model, scores, max(step for part in found for step in part.steps))
 
@@ -90,7 +89,7 @@ def fit_model(
 def _split(
     given: Parameters,
     task: Task,
-    table: Table,
+    schema: TableSchema,
     rows: Sample,
     weight: ArrayLike | None,
     seed: int,
@@ -103,14 +102,14 @@ def _split(
     must(two, "sample_weight", "be positive for two rows", "fewer")
     fraction = 0.0 if own else given.validation_fraction
     folds = 0 if own else task.n_folds(len(codes), given.n_members)
-    numeric = np.array([column.kind == "numeric" for column in table.columns])
+    numeric = np.array([column.kind == "numeric" for column in schema.columns])
     labels = task.levels is not None
     parts = split(codes, y, checked, fraction, seed, labels, folds, numeric)
     return parts if task.class_weight is None else weighed(parts, task.class_weight[y])
 
 
-def _encoder(table: Table, codes: Array) -> Encoder:
-    encoder = Encoder.of(table, codes)
+def _encoder(schema: TableSchema, codes: Array) -> Encoder:
+    encoder = Encoder.of(schema, codes)
     want = "have a column of numbers, or of categories that come more than once"
     remedy = "Add one: a column of row names cannot predict new rows."
     must(encoder.plain, "X", want, "none", remedy)
@@ -123,10 +122,10 @@ def _plan(given: Parameters, likelihood: str, encoder: Encoder, n_rows: int) -> 
     if given.recipe == "default":
         linear = likelihood == "gaussian" and n_rows < FEW
         plan = default(given.body, encoder.plain, encoder.ranked, likelihood in LABELS, linear)
-    steps = plan.recipe.steps if given.max_steps is None else given.max_steps
-    batch = plan.recipe.batch if given.batch_size is None else given.batch_size
-    lr = plan.recipe.lr if given.learning_rate is None else given.learning_rate
-    return replace(plan, recipe=replace(plan.recipe, steps=steps, batch=batch, lr=lr))
+    steps = plan.settings.steps if given.max_steps is None else given.max_steps
+    batch = plan.settings.batch if given.batch_size is None else given.batch_size
+    lr = plan.settings.lr if given.learning_rate is None else given.learning_rate
+    return replace(plan, settings=replace(plan.settings, steps=steps, batch=batch, lr=lr))
 
 
 def _spec(given: Parameters, task: Task, encoder: Encoder, plan: Plan, y: Array) -> Spec:
@@ -195,29 +194,23 @@ def _data(
     )
 
 
-def _trained(
-    given: Parameters,
-    plan: Plan,
-    spec: Spec,
-    data: Data,
-    seed: int,
-    start: Callable[[nn.Module], None],
-) -> tuple[list[Members], dict[str, float]]:
+def _trained(given: Parameters, job: Job, seed: int) -> Ensemble:
     """Train the members; warn of a collapsed noise, and refuse members without a score."""
     only_free = (given.routing, given.recipe) == ("auto", "paper")  # the paper's recipe
     routing = "free" if only_free else given.routing
-    train = partial(fit, routing=routing) if data.fold is None else cross
-    with _progress(given.verbose, plan) as watch, unchecked():
-        found, tried = train(
-            data, plan, spec.head, members=given.n_members, seed=seed, watch=watch, start=start
-        )
-    scores = [score for part in found for score in part.scores]
+    with _progress(given.verbose, job.plan) as watch, unchecked():
+        job = replace(job, watch=watch)
+        if job.data.fold is None:
+            found = search(job, members=given.n_members, routing=routing, seed=seed)
+        else:
+            found = cross_fit(job, members=given.n_members, seed=seed)
+    scores = [score for part in found.parts for score in part.scores]
     remedy = "Look for errors among the largest targets and inputs, or lower learning_rate."
     finite = bool(np.isfinite(scores).all())
     must(finite, "y", "have a finite score on the held-out rows", scores, remedy)
-    for part in found:
+    for part in found.parts:
         warn_if_collapsed(head_of(part.network), part.bound, part.routes, given.routing)
-    return found, tried
+    return found
 
 
 def _assembled(
@@ -228,14 +221,14 @@ def _assembled(
     units: tuple[Array | Tensor | float, ...],
 ) -> Model:
     """Put what was trained into a model of its own, on the CPU."""
-    for part in found:
-        part.network.cpu()
-        part.bound = part.bound.to("cpu")
+    parts = [
+        part._replace(network=part.network.cpu(), bound=part.bound.to("cpu")) for part in found
+    ]
     model = Model(spec, given.body if isinstance(given.body, nn.Module) else None)
     model.encoder = encoder
     for buffer, value in zip((model.shift, model.scale, model.rates), units, strict=True):
         buffer.copy_(torch.as_tensor(value))
-    return model.put(found)
+    return model.put(parts)
 
 
 @contextmanager
@@ -247,7 +240,7 @@ def _progress(verbose: int, plan: Plan) -> Iterator[Callable[[str, int], Watch |
     with bars(transient=False) as add:
 
         def watch(body: str, members: int) -> Watch:
-            total = -(-plan.recipe.steps // plan.recipe.every)
+            total = -(-plan.settings.steps // plan.settings.every)
             update = add(f"{body}, {members} network{'s' if members > 1 else ''}", total)
             checks = count(1)
 

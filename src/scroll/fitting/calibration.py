@@ -1,14 +1,14 @@
-"""What held-out rows say of a predictive as a whole: one number each.
+"""Calibrate an ensemble by its held-out rows: one number each for width, power and lapse rate.
 
-The width of an ensemble's members. Each is as wide as its own errors ask for. Their mixture is
-wider than that, by how far its members are apart, and so its intervals cover too much.
+Width of the members: each member is as wide as its own errors require. Their mixture is wider, by
+the variance between the members, so its intervals would cover too much.
 
-The power of an ensemble's probabilities. A mixture of labels is less sure than its members, and
-each of those as sure as it is right: raised to a power and normalised it is sharper.
+Power of the probabilities: a mixture of labels is less confident than its members, each of which is
+as confident as it is accurate. Raised to a power and normalised, the mixture is sharper.
 
-The lapse rate of labels. The tail of a probit is a normal one: a network that extrapolates calls
-a label impossible that then turns up. A share of the rows is taken to have any label, drawn as
-often as it comes.
+Lapse rate of labels: the tail of a probit is that of a normal distribution, so a network that
+extrapolates calls a label impossible that then occurs. A share of the rows is assumed to have a
+label drawn at random, by the frequencies of the labels.
 """
 
 from math import log10
@@ -18,17 +18,22 @@ from torch import Tensor
 
 from ..predictive import Normal
 
-FEWEST = 20  # held-out rows below which there is nothing to learn from
+FEWEST = 20  # held-out rows that a calibration needs
 SHARE = 2 / 3  # see docs/recipe.md
 POWERS = torch.linspace(-0.7, 0.7, 57, dtype=torch.float64).exp()
 FACTORS = torch.linspace(-0.9, 0.5, 57, dtype=torch.float64).exp()
 
 
-def tempered(p: Normal, y: Tensor, weight: Tensor | None = None) -> float:
-    """The factor on the deviations of members p (M, N) or (M, N, K), by held-out targets y.
+def width_factor(p: Normal, y: Tensor, weight: Tensor | None = None) -> float:
+    """Return the factor on the standard deviations of the members of an ensemble.
 
-    Two thirds of the way, on a logarithmic scale, to what the rows' score asks for: they have
-    also said when training was to stop, and so ask for too little.
+    It is the power 2/3 of the factor with the best held-out score: the same rows decided when
+    training stopped, so the best factor is too small.
+
+    Args:
+        p: predictives of the members, (M, N) or (M, N, K).
+        y: held-out targets.
+        weight: of the held-out rows.
     """
     members = len(p.mean)
     if members == 1 or len(y) < FEWEST:
@@ -43,8 +48,14 @@ def _score(p: Normal, factor: float, y: Tensor, weight: Tensor | None) -> Tensor
     return log_p.mean() if weight is None else (log_p * weight).mean()
 
 
-def power(log_probs: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
-    """What to raise probabilities to, by labels y (N,) that they (N, K) have not seen."""
+def best_power(log_probs: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
+    """Return the power of the probabilities with the best held-out score.
+
+    Args:
+        log_probs: logarithms of the probabilities, (N, K).
+        y: held-out labels, (N,).
+        weight: of the held-out rows.
+    """
     if len(y) < FEWEST:
         return 1.0
     each = [(float(b) * log_probs.double()).log_softmax(-1) for b in POWERS]
@@ -56,13 +67,13 @@ def power(log_probs: Tensor, y: Tensor, weight: Tensor | None = None) -> float:
 def lapse_rate(
     log_probs: Tensor, y: Tensor, rates: Tensor, rows: int, weight: Tensor | None = None
 ) -> float:
-    """The share of rows that have any label, by held-out labels y (N,) of members (M, N, K).
+    """Return the share of rows with a random label that has the best held-out score.
 
     Args:
-        log_probs: of the members.
-        y: the labels.
-        rates: how often each label comes, (K,).
-        rows: that have been seen. Those cannot tell a share below one in as many, and one.
+        log_probs: of the members, (M, N, K).
+        y: held-out labels, (N,).
+        rates: frequency of each label, (K,).
+        rows: number of training rows; the share is at least 1 / (rows + 1).
         weight: of the held-out rows.
     """
     least = 1 / (rows + 1)

@@ -1,90 +1,91 @@
-"""Members of labels, each of which holds out a fold of its own: no row is lost to the choice.
+"""Cross-fitting of labels: each member holds out a fold of its own, so that no row is lost.
 
-A label says little, and so does a fifth of a small table: what is chosen by one part held out is
-chosen by its chance. Here every row is held out by one member and learned from by all others, and
+A label holds little information, and so does a fifth of a small table: a choice by one held-out
+part is mostly chance. Here every row is held out by one member and learned from by all others, and
 all rows together choose the bodies, the power and the lapse rate.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..posterior.posterior import refit
 from ..training.batches import Rows
-from ..training.loop import Trained, Watch, train
+from ..training.loop import Trained, train
 from ..training.network import held_out_nll, take
-from .calibration import lapse_rate, power
-from .features import Features
-from .plans import Plan
-from .search import Data, MakeHead, Members, fresh, rates, shared
+from .calibration import best_power, lapse_rate
+from .plans import Candidate
+from .search import rates, shared
+from .stacks import Data, Ensemble, Job, Members, member_seeds, posterior
 
 
-def cross(
-    data: Data,
-    plan: Plan,
-    head: MakeHead,
-    *,
-    members: int,
-    seed: int,
-    watch: Callable[[str, int], Watch | None] = lambda body, members: None,
-    start: Callable[[Any], None] = lambda head: None,
-) -> tuple[list[Members], dict[str, float]]:
-    """Train as many networks of each body as there are folds; each fold's member is of one body.
+class Trial(NamedTuple):
+    """A trained stack and its log-probabilities of each row out of fold, (N, K)."""
 
-    Arguments and results are those of `fit`, for rows that have a fold each.
+    body: Candidate
+    done: Trained
+    log_probs: Tensor
+
+
+def cross_fit(job: Job, *, members: int, seed: int) -> Ensemble:
+    """Train one network per fold of each body; each fold's member then has one of the bodies.
+
+    Args:
+        job: the rows, each with a fold, the plan, and how heads are made.
+        members: number of networks M, and of folds.
+        seed: of the first member.
     """
-    fold: Any = data.fold
-    seeds = [(seed + 7919 * m) % 2**31 for m in range(members)]
-    mine, held = (_parts(data, fold, members, others) for others in (True, False))
-    tried: dict[str, float] = {}
-    pilots: list[tuple[Trained, Tensor]] = []
-    for body in plan.candidates:
-        done = train(
-            fresh(data, body, head, seeds, start),
-            mine[0],
-            held[0],
-            plan.recipe,
-            seeds=seeds,
-            score=held_out_nll,
-            watch=watch(body.name, members),
-        )
-        said = _out_of_fold(done, held, len(data.y))
-        tried[f"{body.name}, free"] = -float(_scores(said, data).mean())
-        pilots.append((done, said))
-    shares = shared(torch.stack([_scores(said, data) for _, said in pilots]), members)
-    whose = torch.arange(len(pilots)).repeat_interleave(torch.tensor(shares))  # of each fold
-    weight, mixed = data.weight, _mixed([said for _, said in pilots], shares)
-    sharp = power(mixed, data.y, weight)
-    mixed, often = (sharp * mixed).log_softmax(-1), rates(data, mixed.shape[-1])
-    lapse = lapse_rate(mixed[None], data.y, often, len(data.y), weight)
-    found = []
-    for c, (body, (done, _)) in enumerate(zip(plan.candidates, pilots, strict=True)):
-        which = (whose == c).nonzero()[:, 0].tolist()
-        if not which:
-            continue
-        keep = torch.zeros(members, dtype=torch.bool)
-        keep[which] = True
-        network = take(done.network, keep.to(fold.device))
-        bound = refit(_module(network.head), Features(network, data.x, data.y, weight)).keep()
-        scores, steps, best = (x[which].tolist() for x in (done.score, done.steps, done.step))
-        routes = ["free"] * len(which)
-        part = Members(body.name, network, routes, bound, scores, steps, best)
-        part.power, part.lapse = sharp, lapse
-        found.append(part)
-    return found, tried
+    data, seeds = job.data, member_seeds(seed, members)
+    trials = [_trial(job, body, seeds) for body in job.plan.candidates]
+    tried = {f"{t.body.name}, free": -float(_scores(t.log_probs, data).mean()) for t in trials}
+    shares = shared(torch.stack([_scores(t.log_probs, data) for t in trials]), members)
+    mixed = _mixed([t.log_probs for t in trials], shares)
+    power = best_power(mixed, data.y, data.weight)
+    mixed = (power * mixed).log_softmax(-1)
+    frequencies = rates(data, mixed.shape[-1])
+    lapse = lapse_rate(mixed[None], data.y, frequencies, len(data.y), data.weight)
+    body_of = torch.arange(len(trials)).repeat_interleave(torch.tensor(shares))  # of each fold
+    parts = [
+        _members(data, trial, which, power, lapse)
+        for c, trial in enumerate(trials)
+        if (which := (body_of == c).nonzero()[:, 0].tolist())
+    ]
+    return Ensemble(parts, tried)
 
 
-def _module(head: nn.Module) -> Any:
-    return head
+def _trial(job: Job, body: Candidate, seeds: Sequence[int]) -> Trial:
+    """Train a stack whose members hold out one fold each."""
+    (rows, _), held = (_parts(job.data, len(seeds), others) for others in (True, False))
+    done = train(
+        job.fresh(body, seeds),
+        rows,
+        held[0],
+        job.plan.settings,
+        seeds=seeds,
+        score=held_out_nll,
+        watch=job.watch(body.name, len(seeds)),
+    )
+    return Trial(body, done, _out_of_fold(done, held, len(job.data.y)))
 
 
-def _parts(data: Data, fold: Tensor, members: int, others: bool) -> tuple[Rows, Tensor]:
-    """The rows of each member, those of the other folds or of its own, and which they are.
+def _members(data: Data, trial: Trial, which: list[int], power: float, lapse: float) -> Members:
+    """Return the members of a stack at the folds `which`."""
+    done = trial.done
+    keep = torch.zeros(len(done.steps), dtype=torch.bool)
+    keep[which] = True
+    network = take(done.network, keep.to(data.x.device))
+    scores, steps = (x[which].tolist() for x in (done.score, done.steps))
+    bound, routes = posterior(network, data).keep(), ["free"] * len(which)
+    return Members(trial.body.name, network, routes, bound, scores, steps, power=power, lapse=lapse)
 
-    Shorter parts are filled up with rows that weigh nothing, marked by an index of -1.
+
+def _parts(data: Data, members: int, others: bool) -> tuple[Rows, Tensor]:
+    """Return each member's rows, of the other folds or of its own, and their numbers.
+
+    Shorter parts are padded with rows of weight zero, whose number is -1.
     """
+    fold = torch.zeros_like(data.y) if data.fold is None else data.fold
     each = [((fold != m) if others else (fold == m)).nonzero()[:, 0] for m in range(members)]
     most = max(len(some) for some in each)
     index = torch.full((members, most), -1, device=fold.device)
@@ -96,24 +97,24 @@ def _parts(data: Data, fold: Tensor, members: int, others: bool) -> tuple[Rows, 
 
 
 @torch.no_grad()
-def _out_of_fold(done: Trained, held: tuple[Rows, Tensor], count: int) -> Tensor:
-    """The log-probabilities of each row by the member that holds it out, (N, K)."""
+def _out_of_fold(done: Trained, held: tuple[Rows, Tensor], n_rows: int) -> Tensor:
+    """Return the log-probabilities of each row by the member that holds it out, (N, K)."""
     rows, index = held
-    each = done.network(rows.x).log_probs
+    each: Tensor = done.network(rows.x).log_probs
     there = index >= 0
-    said: Tensor = each.new_empty(count, each.shape[-1])
-    said[index[there]] = each[there]
-    return said
+    log_probs = each.new_empty(n_rows, each.shape[-1])
+    log_probs[index[there]] = each[there]
+    return log_probs
 
 
-def _mixed(said: list[Tensor], shares: list[int]) -> Tensor:
-    """What bodies say of rows that they have not seen, mixed by their shares, (N, K)."""
-    each = torch.stack(said).double()
+def _mixed(log_probs: list[Tensor], shares: list[int]) -> Tensor:
+    """Return the log-probabilities of the bodies, mixed by their shares, (N, K)."""
+    each = torch.stack(log_probs).double()
     weight = torch.tensor(shares, dtype=each.dtype, device=each.device) / sum(shares)
     return (each + weight.log()[:, None, None]).logsumexp(0)
 
 
-def _scores(said: Tensor, data: Data) -> Tensor:
-    """log p of each row's label, by its weight, (N,)."""
-    log_p = said.gather(-1, data.y[:, None])[:, 0]
+def _scores(log_probs: Tensor, data: Data) -> Tensor:
+    """Return log p of each row's label, times its weight, (N,)."""
+    log_p = log_probs.gather(-1, data.y[:, None])[:, 0]
     return log_p if data.weight is None else log_p * data.weight

@@ -1,10 +1,10 @@
-"""What an estimator trains: its candidate bodies, and how. One default for every table."""
+"""What an estimator trains: candidate bodies and training settings. One default for all tables."""
 
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TypeAlias, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -14,47 +14,80 @@ from .._core.local_rng import Draws
 from ..training.bodies import ARCHITECTURES, MLP, Matern, Stacked, Tabular
 from ..training.settings import Settings
 
-Lead = tuple[int, ...]
-Make = Callable[[Lead], nn.Module]
-Body = str | Sequence[int] | nn.Module
+Lead: TypeAlias = tuple[int, ...]  # replicate axes
+Make: TypeAlias = Callable[[Lead], nn.Module]
+Body: TypeAlias = str | Sequence[int] | nn.Module
 
 DROPOUT, FREQUENCY = 0.05, 1.0
-LABEL_DROPOUT, LABEL_FREQUENCY = 0.2, 0.3  # a label says less than a number: smoother bodies
-LONG = 0.1  # frequency of the waves of a swell
+LABEL_DROPOUT, LABEL_FREQUENCY = 0.2, 0.3  # labels hold less information: smoother bodies
+LONG = 0.1  # frequency of the waves of "swell"
 NAMES = ("smooth", "swell", "waves", "matern", "linear")  # of bodies
 LABELS = ("ova", "gaussreg", "ordinal")  # likelihoods
-FEW = 250  # rows to train on, below which a linear body is tried, too: docs/recipe.md
+FEW = 250  # with fewer training rows a linear body is tried, too: docs/recipe.md
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A body to try: how to make a stack of it, and how many features it gives."""
+    """A body to try.
+
+    Attributes:
+        name: of the body.
+        make: makes a stack of copies with given replicate axes.
+        features: number of features that it returns.
+        numbers: how many numbers the tensors of one copy hold.
+    """
 
     name: str
     make: Make
     features: int
-    numbers: int  # in the tensors of one copy
+    numbers: int
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Candidates, of which held-out rows choose one, and how each is trained."""
+    """Candidate bodies, from which held-out rows choose, and how each is trained.
+
+    Attributes:
+        candidates: the bodies.
+        settings: how each is trained.
+        again: whether to train the chosen ones once more, on all rows.
+        lapses: whether to estimate a lapse rate of labels.
+        mixes: whether the members of an ensemble may have different bodies.
+        scaled: whether the target is scaled to unit spread.
+        bias: whether the head has a bias.
+        floor: of the belief's covariance.
+        noise: initial standard deviation of the noise.
+    """
 
     candidates: tuple[Candidate, ...]
-    recipe: Settings
-    again: bool = False  # whether to train on all rows in the end
-    lapses: bool = False  # whether a share of the labels is taken to be any
-    mixes: bool = True  # whether the members of an ensemble may differ in their body
-    scaled: bool = True  # whether the target has unit spread
+    settings: Settings
+    again: bool = False
+    lapses: bool = False
+    mixes: bool = True
+    scaled: bool = True
     bias: bool = True
     floor: float = 1e-6
     noise: float = 0.5
 
 
+class _TabularOptions(TypedDict, total=False):
+    wavy: bool
+    dropout: float
+    frequency: float
+
+
 def default(
     body: Body, plain: int, ranked: int, labels: bool = False, linear: bool = False
 ) -> Plan:
-    """The recipe of `docs/recipe.md`, for numbers or for labels; "auto" may try a linear body."""
+    """Return the plan that `docs/recipe.md` describes.
+
+    Args:
+        body: as for `candidates`.
+        plain: number of plain inputs.
+        ranked: number of ranked inputs.
+        labels: whether the target is a label.
+        linear: whether "auto" also tries a linear body.
+    """
     how = Settings(
         steps=3000,
         lr=5e-3,
@@ -71,7 +104,11 @@ def default(
 
 
 def paper(plain: int) -> Plan:
-    """The paper's: 50 units without biases, four architectures, Adam on all rows at once."""
+    """Return the paper's plan: 50 units without biases, four architectures, full-batch Adam.
+
+    Args:
+        plain: number of plain inputs; ranked ones are not used.
+    """
     make = partial(partial, _paper_body, plain)
     found = tuple(Candidate(a, make(a), 50, plain * 50) for a in ARCHITECTURES)
     how = Settings(steps=6000)
@@ -94,13 +131,16 @@ class _First(nn.Module):
         return out
 
 
-def check_body(body: Any) -> None:
-    """Require a known name, positive widths or a module."""
-    widths = isinstance(body, Sequence) and len(body) > 0 and not isinstance(body, str)
+def check_body(body: object) -> None:
+    """Raise an error unless `body` is a known name, positive widths or a module."""
+    if isinstance(body, str):
+        known = body in ("auto", *NAMES)
+    elif isinstance(body, Sequence):
+        known = len(body) > 0 and all(isinstance(w, int) and w > 0 for w in body)
+    else:
+        known = isinstance(body, nn.Module)
     must(
-        isinstance(body, nn.Module)
-        or (isinstance(body, str) and body in ("auto", *NAMES))
-        or (widths and all(isinstance(w, int) and w > 0 for w in body)),
+        known,
         "body",
         f"be 'auto', {', '.join(map(repr, NAMES))}, positive widths such as (256, 128) or a module",
         repr(body),
@@ -110,9 +150,16 @@ def check_body(body: Any) -> None:
 def candidates(
     body: Body, plain: int, ranked: int, labels: bool = False, linear: bool = False
 ) -> tuple[Candidate, ...]:
-    """The bodies that a name, widths or a module stands for.
+    """Return the bodies that a name, widths or a module stands for.
 
-    For labels they start, and are thinned in training, otherwise; trained, they are the same.
+    Bodies for labels have other initial values and more dropout; the architecture is the same.
+
+    Args:
+        body: "auto", the name of a body, widths of layers, or the user's module.
+        plain: number of plain inputs.
+        ranked: number of ranked inputs.
+        labels: whether the target is a label.
+        linear: whether "auto" also tries a linear body.
     """
     check_body(body)
     if isinstance(body, nn.Module):
@@ -133,10 +180,10 @@ def _named(name: str, plain: int, ranked: int, labels: bool) -> Candidate:
         return Candidate(name, lambda lead: _First(plain, nn.Identity()), plain, 0)
     if name == "matern":
         return Candidate(name, lambda lead: Matern(plain, 512, lead), 512, 513 * plain + 512)
-    how: Any = {"wavy": name in ("waves", "swell")}
-    how["dropout"] = LABEL_DROPOUT if labels else DROPOUT
-    numbers = Tabular.numbers(plain, ranked, **how)
-    how["frequency"] = LABEL_FREQUENCY if labels else FREQUENCY
+    wavy, dropout = name in ("waves", "swell"), LABEL_DROPOUT if labels else DROPOUT
+    numbers = Tabular.numbers(plain, ranked, wavy=wavy, dropout=dropout)
+    frequency = LABEL_FREQUENCY if labels else FREQUENCY
+    how: _TabularOptions = {"wavy": wavy, "dropout": dropout, "frequency": frequency}
     if name == "swell":
         how["frequency"] = LONG
     return Candidate(
@@ -145,7 +192,7 @@ def _named(name: str, plain: int, ranked: int, labels: bool) -> Candidate:
 
 
 def _layers(plain: int, widths: tuple[int, ...], lead: Lead) -> nn.Module:
-    """SiLU layers of the given widths."""
+    """Return SiLU layers of the given widths."""
     layers: list[nn.Module] = []
     for a, b in zip((plain, *widths), widths, strict=False):
         layers += [nn.Linear(a, b), nn.SiLU()]
@@ -153,8 +200,8 @@ def _layers(plain: int, widths: tuple[int, ...], lead: Lead) -> nn.Module:
 
 
 def _users(module: nn.Module, plain: int) -> Candidate:
-    """The user's module, started anew for each member where its layers know how to."""
-    module = copy.deepcopy(module).float()  # the user's stays as it is
+    """Return the user's module; layers with `reset_parameters` start anew for each member."""
+    module = copy.deepcopy(module).float()  # the user's module is not changed
     try:
         with torch.no_grad(), Draws(0):
             shape = tuple(module(torch.zeros(2, plain, dtype=torch.float32)).shape)
@@ -163,15 +210,14 @@ def _users(module: nn.Module, plain: int) -> Candidate:
             "body",
             f"take rows of {plain} encoded columns, (N, {plain}) -> (N, features)",
             f"a module that fails on them: {error}",
-            "Numeric columns count once, categories once each, a column with gaps once more.",
+            "Each numeric column is one input, each category one, each column with gaps one more.",
         ) from error
     must(len(shape) == 2 and shape[0] == 2, "body", "give features (N, H)", f"shape {shape}")
 
     def make(lead: Lead) -> nn.Module:
         for part in module.modules():
-            again: Any = getattr(part, "reset_parameters", None)
-            if again is not None:
-                again()
+            if callable(reset := getattr(part, "reset_parameters", None)):
+                reset()
         return _First(plain, Stacked(module, shape[1], lead))
 
     numbers = sum(tensor.numel() for tensor in (*module.parameters(), *module.buffers()))

@@ -1,25 +1,40 @@
-"""Rows before training: weights as counts, and which rows are held out."""
+"""Which rows are held out: a split by seed, weights as counts, equal rows held out together.
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+Two kinds of tables have rows with equal inputs:
+
+- Repeated records: measurements that were entered twice, oversampled or weighted. A held-out row
+  whose copy is trained on says nothing about new rows, so copies must be held out together.
+- Cells: a table of a few categories or integers, in which many rows share their inputs and differ
+  in their target by chance. New rows come from the same cells. Held out together, a cell would be
+  judged by networks that never saw it, so its rows are held out one by one.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..tables.duplicates import held_out_together, ranks
-
-Array = NDArray[Any]
+from ..tables.frames import Array
 
 
 class Split(NamedTuple):
-    """Which rows to train on, how often or how much each counts, and which are held out."""
+    """Row numbers to train on and row numbers held out, with their weights.
+
+    Attributes:
+        train: training rows, repeated as often as they count.
+        held: held-out rows; the very array `train` if there are too few rows to hold any out.
+        weight: of the training rows, of mean one; None if all weigh the same.
+        held_weight: of the held-out rows, of mean one; None if all weigh the same.
+        fold: of each training row, if every row is held out once.
+        ratio: mean weight of the held-out rows divided by that of the training rows.
+    """
 
     train: Array
     held: Array
-    weight: Array | None  # of the training rows, of mean one
+    weight: Array | None
     held_weight: Array | None
-    fold: Array | None = None  # of each training row, where every one is held out once
-    ratio: float = 1.0  # mean weight of the held-out rows by that of the training rows
+    fold: Array | None = None
+    ratio: float = 1.0
 
 
 def split(
@@ -37,42 +52,85 @@ def split(
     Args:
         codes: the inputs, (N, D).
         y: the targets, (N,) or (N, K).
-        weight: of each row. Whole weights are counts, as if the row were repeated so often; others
-            multiply its score.
+        weight: of each row, or None. Integers are counts: the row is repeated so many times.
+            Others multiply the row's score.
         fraction: of the rows to hold out; 0 holds none out.
         seed: of the split.
         labels: whether y holds labels; each class is then held out by its share.
-        folds: if positive, hold out no part, but give each row one of so many folds.
+        folds: if positive, hold out no part, but assign each row to one of so many folds.
         numeric: which columns hold numbers rather than categories, (D,); all by default.
-
-    Which rows with equal inputs stay together, `duplicates` decides.
     """
-    rows = np.arange(len(codes))
-    if weight is not None and not (weight > 0).all():  # as if they were not there
-        there = weight > 0
-        found = split(codes[there], y[there], weight[there], fraction, seed, labels, folds, numeric)
-        train = rows[there][found.train]
-        same = found.held is found.train  # too few to hold any out: callers ask for it so
-        return found._replace(train=train, held=train if same else rows[there][found.held])
-    if weight is not None:
-        kept = weight
-        if np.array_equal(kept, np.round(kept)) and kept.sum() <= 10 * len(kept) + 100:
-            rows, weight = np.repeat(rows, kept.astype(int)), None
-    inputs = ranks(codes.T, len(codes))
-    records = ranks([inputs, *y.reshape(len(y), -1).T], len(y))
-    rows = rows[np.argsort(records[rows], kind="stable")]
+    if weight is not None and not (weight > 0).all():  # rows of weight 0 count as absent
+        there = np.flatnonzero(weight > 0)
+        some = codes[there], y[there], weight[there]
+        return _renumbered(split(*some, fraction, seed, labels, folds, numeric), there)
+    rows, weight = _repeated(weight, len(codes))
     largest = len(rows) * (0.5 / folds if folds else fraction / 2)
-    which = range(codes.shape[1]) if numeric is None else np.flatnonzero(numeric)
-    columns = [codes[:, j] for j in which]
-    group = held_out_together(inputs[rows], records[rows], columns, largest)
+    rows, group = _grouped(codes, y, rows, largest, numeric)
     rng = np.random.default_rng(seed)
     order = rng.permutation(group.max() + 1)[group]  # of the groups
     if folds:
-        mixed = rng.permutation(len(rows))
-        rows, order = rows[mixed], order[mixed]
-        found = Split(rows, rows[:0], mean_one(weight, rows), None)
-        return found._replace(fold=_folds(order, y[rows], folds))
+        return _in_folds(rows, order, y, weight, folds, rng)
     held = _held(order, y[rows] if labels else None, fraction) if fraction else order < 0
+    return _in_two(rows, held, weight, rng)
+
+
+def sixty_twenty_twenty(rows: Sequence[int], seed: int) -> tuple[list[int], list[int], list[int]]:
+    """Split row numbers at random into 60 % to train, 20 % to validate and 20 % to test.
+
+    It is the split of the paper's tables, made by scikit-learn.
+
+    Args:
+        rows: the row numbers.
+        seed: of the split.
+    """
+    from sklearn.model_selection import train_test_split
+
+    rest, test = train_test_split(rows, test_size=0.2, random_state=seed)
+    train, validation = train_test_split(rest, test_size=0.25, random_state=seed)
+    return train, validation, test
+
+
+def _renumbered(found: Split, rows: Array) -> Split:
+    """Return a split of some rows with the numbers that they have in the table."""
+    train = rows[found.train]
+    same = found.held is found.train
+    return found._replace(train=train, held=train if same else rows[found.held])
+
+
+def _repeated(weight: Array | None, n_rows: int) -> tuple[Array, Array | None]:
+    """Return row numbers, repeated if the weights are counts, and the weights that remain."""
+    rows = np.arange(n_rows)
+    if weight is None:
+        return rows, None
+    counts = np.array_equal(weight, np.round(weight)) and weight.sum() <= 10 * n_rows + 100
+    return (np.repeat(rows, weight.astype(int)), None) if counts else (rows, weight)
+
+
+def _grouped(
+    codes: Array, y: Array, rows: Array, largest: float, numeric: Array | None
+) -> tuple[Array, Array]:
+    """Return the rows sorted by their values, and the group of each."""
+    inputs = ranks(codes.T, len(codes))
+    records = ranks([inputs, *y.reshape(len(y), -1).T], len(y))
+    rows = rows[np.argsort(records[rows], kind="stable")]
+    which = range(codes.shape[1]) if numeric is None else np.flatnonzero(numeric)
+    columns = [codes[:, j] for j in which]
+    return rows, held_out_together(inputs[rows], records[rows], columns, largest)
+
+
+def _in_folds(
+    rows: Array, order: Array, y: Array, weight: Array | None, folds: int, rng: np.random.Generator
+) -> Split:
+    """Return all rows as training rows, shuffled, each with its fold."""
+    shuffled = rng.permutation(len(rows))
+    rows, order = rows[shuffled], order[shuffled]
+    fold = _folds(order, y[rows], folds)
+    return Split(rows, rows[:0], mean_one(weight, rows), None, fold)
+
+
+def _in_two(rows: Array, held: Array, weight: Array | None, rng: np.random.Generator) -> Split:
+    """Return the rows that are not held out, shuffled, and those that are."""
     train = rows[~held][rng.permutation((~held).sum())]
     later = rows[held] if held.any() else train
     ratio = 1.0 if weight is None else float(weight[later].mean() / weight[train].mean())
@@ -88,11 +146,11 @@ def _held(order: Array, labels: Array | None, fraction: float) -> Array:
     held = np.zeros(len(order), bool)
     stratum = np.zeros(len(order)) if labels is None else _majority(order, labels)
     for label in np.unique(stratum):
-        (mine,) = np.nonzero(stratum == label)
-        groups, sizes = np.unique(order[mine], return_counts=True)
-        room = min(round(fraction * len(mine)), len(mine) - 2)
+        (members,) = np.nonzero(stratum == label)
+        groups, sizes = np.unique(order[members], return_counts=True)
+        room = min(round(fraction * len(members)), len(members) - 2)
         taken = groups[np.cumsum(sizes) <= room]
-        held[mine] = np.isin(order[mine], taken)
+        held[members] = np.isin(order[members], taken)
     groups, sizes = np.unique(order, return_counts=True)
     if not held.any() and len(groups) > 2:
         held = order == groups[sizes.argmin()]
@@ -103,10 +161,10 @@ def _folds(order: Array, labels: Array, folds: int) -> Array:
     """Return the fold of each row: groups together, each class in equal shares."""
     fold, stratum = np.zeros(len(order), np.int64), _majority(order, labels)
     for label in np.unique(stratum):
-        (mine,) = np.nonzero(stratum == label)
-        _, group, sizes = np.unique(order[mine], return_inverse=True, return_counts=True)
+        (members,) = np.nonzero(stratum == label)
+        _, group, sizes = np.unique(order[members], return_inverse=True, return_counts=True)
         middle = np.cumsum(sizes) - sizes / 2
-        fold[mine] = (middle * folds / len(mine)).astype(np.int64)[group]
+        fold[members] = (middle * folds / len(members)).astype(np.int64)[group]
     return fold
 
 
@@ -121,7 +179,7 @@ def _majority(group: Array, labels: Array) -> Array:
 
 
 def weighed(rows: Split, by: Array) -> Split:
-    """Return a split whose weights are multiplied by those of its rows' classes, `by` (N,)."""
+    """Return a split whose weights are multiplied by further weights of the rows, `by` (N,)."""
     both: list[Array | None] = []
     means = []
     for weight, some in ((rows.weight, rows.train), (rows.held_weight, rows.held)):
@@ -136,17 +194,55 @@ def mean_one(weight: Array | None, rows: Array) -> Array | None:
     """Return the weights of some rows, divided by their mean."""
     if weight is None:
         return None
-    mine = weight[rows]
-    return mine / mine.mean()
+    some = weight[rows]
+    return some / some.mean()
 
 
-def sixty_twenty_twenty(rows: Sequence[int], seed: int) -> tuple[list[int], list[int], list[int]]:
-    """Split row numbers at random into 60 % to train, 20 % to validate and 20 % to test.
+def ranks(columns: Iterable[Array], n_rows: int) -> Array:
+    """Return the lexicographic rank of each row, (N,); equal rows share a rank.
 
-    It is the split of the paper's tables, made by scikit-learn.
+    Ranks depend on the order of values only, not on their unit, offset or precision. NaN is the
+    greatest value. Later columns are read only while they can still tell rows apart.
     """
-    from sklearn.model_selection import train_test_split
+    rank = np.zeros(n_rows, np.int64)
+    for column in columns:
+        values = np.unique(column, return_inverse=True)[1].reshape(-1)
+        rank = np.unique(rank * (values.max() + 1) + values, return_inverse=True)[1].reshape(-1)
+        if rank.max() + 1 == n_rows:
+            break
+    return rank
 
-    rest, test = train_test_split(rows, test_size=0.2, random_state=seed)
-    train, validation = train_test_split(rest, test_size=0.25, random_state=seed)
-    return train, validation, test
+
+def held_out_together(
+    inputs: Array, records: Array, columns: Sequence[Array], largest: float
+) -> Array:
+    """Return the group of each row, (N,) from 0; rows of one group are held out together.
+
+    Args:
+        inputs: rank of each row's inputs.
+        records: rank of each row's inputs and target.
+        columns: the numeric columns.
+        largest: rows per group, at most; a larger group is held out row by row.
+    """
+    sizes = np.bincount(inputs)[inputs]
+    alone = sizes > largest
+    if _are_cells(inputs, records, columns, sizes > 1):
+        alone[:] = True
+    label = np.where(alone, inputs.max() + 1 + np.arange(len(inputs)), inputs)
+    group: Array = np.unique(label, return_inverse=True)[1].reshape(-1)
+    return group
+
+
+def _are_cells(inputs: Array, records: Array, columns: Sequence[Array], copied: Array) -> bool:
+    """Return whether equal inputs are the rule, and are cells rather than repeated records.
+
+    Copies are repeated records if most of them agree in their target, too, and one numeric column
+    alone tells at least half of the distinct rows apart, as a measurement does.
+    """
+    if 2 * copied.sum() <= len(inputs):
+        return False
+    distinct = np.unique(records, return_index=True)[1]
+    targets = np.bincount(inputs[distinct])[inputs[copied]]  # distinct ones among a row's copies
+    if 2 * (targets > 1).sum() >= len(targets):
+        return True
+    return not any(2 * len(np.unique(column)) > inputs.max() for column in columns)

@@ -1,14 +1,16 @@
-"""Which category of training a value stands for, however it is spelled.
+"""Match values to the categories of training, whatever their spelling.
 
-Values are compared as they are, then without regard to case, surrounding spaces and the form of a
-number. Spellings that several categories share match none of them, so that categories which differ
-by case alone stay apart.
+Values are compared as they are, then ignoring case, surrounding spaces and the notation of numbers.
+A spelling that several categories share matches none of them, so categories that differ by case
+alone stay apart.
 """
 
 import re
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import TypeAlias
 from unicodedata import normalize
+
+Category: TypeAlias = str | int | float | bool
 
 TRUTHS = dict.fromkeys(("true", "t", "yes", "y", "1", "1.0"), True) | dict.fromkeys(
     ("false", "f", "no", "n", "0", "0.0"), False
@@ -16,14 +18,14 @@ TRUTHS = dict.fromkeys(("true", "t", "yes", "y", "1", "1.0"), True) | dict.fromk
 PLAIN_NUMBER = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
 
 
-def matcher(categories: Sequence[Any]) -> Callable[[Any], int]:
-    """A function from a value to the index of its category, len(categories) if it has none."""
-    exact = {category: i for i, category in enumerate(categories)}
+def matcher(categories: Sequence[Category]) -> Callable[[object], int]:
+    """Return a function from a value to the index of its category, or to len(categories)."""
+    exact: dict[object, int] = {category: i for i, category in enumerate(categories)}
     folded = _distinct([_folded(category) for category in categories])
     truths = [_truth(category) for category in categories]
     logical = _distinct(truths) if len(categories) == 2 else {}
 
-    def index(value: Any) -> int:
+    def index(value: object) -> int:
         found = exact.get(value)
         if found is None:
             found = folded.get(_folded(value))
@@ -35,7 +37,7 @@ def matcher(categories: Sequence[Any]) -> Callable[[Any], int]:
 
 
 def _distinct(keys: Sequence[Hashable]) -> dict[Hashable, int]:
-    """Where each key stands, without keys that occur twice and without None."""
+    """Return the position of each key, without keys that occur twice and without None."""
     first: dict[Hashable, int] = {}
     repeated: set[Hashable] = {None}
     for i, key in enumerate(keys):
@@ -45,8 +47,8 @@ def _distinct(keys: Sequence[Hashable]) -> dict[Hashable, int]:
     return {key: i for key, i in first.items() if key not in repeated}
 
 
-def _folded(value: Any) -> Hashable:
-    """A value without regard to case and spaces; a number and its text are the same."""
+def _folded(value: object) -> Hashable:
+    """Return a value without its case and spaces; a number and its text are the same."""
     if isinstance(value, str):
         text = normalize("NFC", value.strip()).casefold()
         return float(text) if PLAIN_NUMBER.fullmatch(text) else text
@@ -55,7 +57,7 @@ def _folded(value: Any) -> Hashable:
     return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else None
 
 
-def _truth(value: Any) -> bool | None:
-    """What a value means as a truth: True, False, or None if it is no such word."""
+def _truth(value: object) -> bool | None:
+    """Return the truth value that a value stands for; None if it stands for none."""
     text = value.strip().casefold() if isinstance(value, str) else str(value).casefold()
     return TRUTHS.get(text)

@@ -1,14 +1,14 @@
-"""Text cells as numbers: which columns of text hold numbers, and which cells of them are none.
+"""Text cells as numbers: which columns of text are numeric, and which of their cells are not.
 
-A column is numeric if nearly all of its cells are numbers. The others become missing values, and
-are named. Marks for a missing value, such as "?" or "unknown", do not count against a column.
+A column is numeric if nearly all of its cells are numbers. Its other cells become missing values,
+and a remark names them. Marks of missing values, such as "?" or "unknown", are not held against it.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import nan
-from typing import Any
+from typing import SupportsFloat, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,9 @@ from .._core.checks import quoted, refusal
 
 Counts = NDArray[np.intp]
 
-UNREADABLE = 0.1  # share of cells that may be no numbers in a column of measurements
+UNREADABLE = 0.1  # share of the cells of a measured column that may be text
 TYPOS = 0.01  # the same in a column that may hold codes
-CODES = 20  # distinct whole numbers, up to which a column may hold codes of categories
+CODES = 20  # up to so many distinct integers, a column may hold codes of categories
 MARKS = frozenset(  # of a missing value, in lower case
     ("", "?", "-", "--", "---", ".", "..", "*", "na", "n/a", "n.a.", "n.a", "nan", "nil", "none",
      "null", "unk", "unknown", "missing", "undefined", "not available", "not applicable", "no data",
@@ -39,13 +39,18 @@ QUANTITY = re.compile(  # an amount with a currency before it or a unit behind i
 
 @dataclass(frozen=True)
 class Cells:
-    """The distinct values of a column: as numbers, NaN where they are none, and which are none.
+    """The distinct values of a column, read as numbers.
 
-    `marks` and `unreadable` are positions among the values, `grouped` those of numbers with a
-    thousands separator, which `separator` names.
+    Attributes:
+        values: the distinct values.
+        numbers: the values as numbers, NaN for those that are not.
+        marks: positions of the values that mark a missing value.
+        unreadable: positions of the other values that are not numbers.
+        grouped: positions of numbers with a thousands separator.
+        separator: name of that separator.
     """
 
-    values: Sequence[Any]
+    values: Sequence[object]
     numbers: NDArray[np.float64]
     marks: tuple[int, ...] = ()
     unreadable: tuple[int, ...] = ()
@@ -54,19 +59,19 @@ class Cells:
 
     @property
     def measured(self) -> bool:
-        """True if the numbers cannot be codes of categories: fractions, or many of them."""
+        """True if the numbers are not codes of categories: fractions, or many different ones."""
         found = self.numbers[np.isfinite(self.numbers)]
         return len(np.unique(found)) > CODES or bool((found != np.round(found)).any())
 
     def shares(self, counts: Counts) -> tuple[int, int]:
-        """Rows with a number and rows with a text that is neither a number nor a mark."""
+        """Return how many rows hold a number, and how many hold neither a number nor a mark."""
         unreadable = int(counts[list(self.unreadable)].sum())
         known = np.ones(len(self.values), bool)
         known[[*self.marks, *self.unreadable]] = False
         return int(counts[known].sum()), unreadable
 
 
-def read(values: Sequence[Any]) -> Cells:
+def read(values: Sequence[object]) -> Cells:
     """Read the distinct values of a column as numbers."""
     numbers = [_number(value) for value in values]
     marks = {i for i, v in enumerate(values) if isinstance(v, str) and v.strip().lower() in MARKS}
@@ -76,11 +81,15 @@ def read(values: Sequence[Any]) -> Cells:
 
 
 def numeric(cells: Cells, counts: Counts) -> bool:
-    """Whether a column holds numbers, so that its other cells are missing values.
+    """Return whether a column holds numbers, so that its other cells are missing values.
 
-    At least 90 % of its cells must be numbers. Up to 20 distinct whole numbers may be codes of
-    categories, beside which a text may be one more code: there at least 99 % must be, or all but
-    one cell.
+    At least 90 % of its cells must be numbers. Up to 20 distinct integers may be codes of
+    categories, and a text among them one more code: then at least 99 % of the cells, or all but
+    one, must be numbers.
+
+    Args:
+        cells: the distinct values.
+        counts: number of rows of each distinct value.
     """
     n_numbers, n_unreadable = cells.shares(counts)
     total = n_numbers + n_unreadable
@@ -90,7 +99,7 @@ def numeric(cells: Cells, counts: Counts) -> bool:
 
 
 def deliberate(cells: Cells) -> bool:
-    """Whether whole numbers are written as text throughout: codes, such as postal codes."""
+    """Return whether all cells are integers written as text: codes, such as postal codes."""
     text = all(isinstance(value, str) for value in cells.values)
     whole = bool((cells.numbers == np.round(cells.numbers)).all())  # NaN is not
     return text and whole and not cells.grouped
@@ -99,10 +108,16 @@ def deliberate(cells: Cells) -> bool:
 def numbers(
     cells: Cells, index: NDArray[np.intp], label: str, first: int = 0
 ) -> tuple[NDArray[np.float64], list[str]]:
-    """A column (N,) that is known to be numeric, and remarks on cells that are read as missing.
+    """Return a numeric column (N,), and remarks on cells that are read as missing.
 
-    `index` (N,) points to the distinct values, -1 where a value is missing; rows are counted from
-    `first`. A column of which more than 10 % of the cells are no numbers is refused.
+    Args:
+        cells: the distinct values.
+        index: position of each row's value among them, (N,); -1 if it is missing.
+        label: of the column, for messages.
+        first: number of the first row, for messages.
+
+    Raises:
+        ValueError: if more than 10 % of the cells are not numbers.
     """
     counts = np.bincount(index[index >= 0], minlength=len(cells.values))
     n_numbers, n_unreadable = cells.shares(counts)
@@ -115,28 +130,28 @@ def numbers(
 
 
 def remarks(cells: Cells, index: NDArray[np.intp], label: str, first: int) -> list[str]:
-    """What a reader of a numeric column should know: gaps made, separators removed."""
-    said = []
+    """Return remarks on a numeric column: cells read as missing, separators removed."""
+    found = []
     gaps = (*cells.marks, *cells.unreadable)
     n_gaps = int(np.isin(index, gaps).sum())
     if n_gaps:
         one = example(cells, index, gaps, first)
         more = f", and {n_gaps - 1} more such cells" if n_gaps > 1 else ""
-        said.append(
+        found.append(
             f"Column {label} holds numbers, but {one}{more}: read as missing. "
             "Correct such cells, or leave them empty."
         )
     if cells.grouped:
         one = example(cells, index, cells.grouped, first)
-        said.append(
+        found.append(
             f"Column {label} holds numbers such as {one}: the {cells.separator} is read as a "
             "thousands separator."
         )
-    return said
+    return found
 
 
 def quantities(cells: Cells, counts: Counts) -> str:
-    """An example of a column that is no number but mostly looks like quantities, else ""."""
+    """Return an example cell of a column that mostly looks like quantities with units, else ""."""
     looks = [
         isinstance(value, str) and QUANTITY.fullmatch(value.strip()) is not None
         for value in cells.values
@@ -151,20 +166,17 @@ def quantities(cells: Cells, counts: Counts) -> str:
 
 
 def example(cells: Cells, index: NDArray[np.intp], which: Sequence[int], first: int = 0) -> str:
-    """The first cell that holds one of some values, with its place."""
+    """Return the first cell that holds one of some values, and its row, in words."""
     row = int(np.isin(index, which).argmax())
     return f"{quoted(cells.values[index[row]])} in row {row + first}"
 
 
-def _number(value: Any) -> float | None:
-    """The number that a value is or that a text spells, None if there is none."""
-    if isinstance(value, str):
-        if "_" in value:  # Python's own separator
-            return None
-    elif isinstance(value, bytes):
-        return None
+def _number(value: object) -> float | None:
+    """Return the number that a value is or that a text spells; None if it is not a number."""
+    if isinstance(value, bytes) or (isinstance(value, str) and "_" in value):
+        return None  # an underscore is Python's own separator
     try:
-        return float(value)
+        return float(cast(SupportsFloat, value))
     except (TypeError, ValueError, OverflowError):
         return None
 
@@ -172,19 +184,21 @@ def _number(value: Any) -> float | None:
 def _ungrouped(cells: Cells) -> Cells:
     """Read numbers with thousands separators, if all cells of a column that have one agree."""
     values = cells.values
-    texts = {i: values[i].strip() for i in cells.unreadable if isinstance(values[i], str)}
+    unreadable = ((i, values[i]) for i in cells.unreadable)
+    texts = {i: value.strip() for i, value in unreadable if isinstance(value, str)}
     for name, form in GROUPS.items():
-        mine = {i: text for i, text in texts.items() if form.fullmatch(text)}
-        if mine and (name != COMMA or _thousands(cells, mine, texts)):
+        matching = {i: text for i, text in texts.items() if form.fullmatch(text)}
+        if matching and (name != COMMA or _thousands(cells, matching, texts)):
             found = cells.numbers.copy()
-            found[[*mine]] = [float(re.sub(r"[^\d.+-]", "", text)) for text in mine.values()]
-            rest = tuple(i for i in cells.unreadable if i not in mine)
-            return Cells(values, found, cells.marks, rest, tuple(mine), name)
+            plain = [re.sub(r"[^\d.+-]", "", text) for text in matching.values()]
+            found[[*matching]] = [float(text) for text in plain]
+            rest = tuple(i for i in cells.unreadable if i not in matching)
+            return Cells(values, found, cells.marks, rest, tuple(matching), name)
     return cells
 
 
 def _thousands(cells: Cells, grouped: dict[int, str], texts: dict[int, str]) -> bool:
-    """Whether a comma is a thousands separator and no decimal comma.
+    """Return whether a comma is a thousands separator rather than a decimal comma.
 
     It is if every comma between digits stands before three digits, and either a number has a
     decimal point or no number of four digits goes without a separator.

@@ -1,29 +1,38 @@
-"""What a table looked like when it was learnt from, and later tables as numbers in that form."""
+"""The columns of a training table, and later tables as numbers by the same columns."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._core.checks import listed, must, quoted, refusal
-from .categories import matcher
+from .categories import Category, matcher
 from .cells import Cells, deliberate, numbers, numeric, quantities, read
-from .frames import factorize, floats, frame_of, kind_of
+from .frames import (
+    Array,
+    TableLike,
+    Values,
+    as_array,
+    as_floats,
+    factorize,
+    floats,
+    frame_of,
+    kind_of,
+)
 
-Category: TypeAlias = str | int | float | bool
 Kind: TypeAlias = Literal["numeric", "categorical"]
-Array: TypeAlias = NDArray[Any]
+Json: TypeAlias = dict[str, Any]
 
-KEPT = 50  # categories of a column; the rarer ones are as good as unseen
-UNSEEN = 0.01  # share of rows with unseen categories that is ordinary
-UNSEEN_ROWS = 5  # and number of them
+KEPT = 50  # most frequent categories of a column; rarer ones are encoded like unseen ones
+UNSEEN = 0.01  # share of rows with unseen categories above which there is a remark
+UNSEEN_ROWS = 5  # number of such rows from which on there is a remark
 
 
 @dataclass
 class Remarks:
-    """What the user should know of a table: cells and columns in doubt, unseen categories."""
+    """Messages for the user about a table: cells and columns in doubt, unseen categories."""
 
     cells: list[str] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
@@ -31,10 +40,14 @@ class Remarks:
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its name, whether its values are numbers or categories, and which.
+    """One column.
 
-    `missing` says whether training saw missing values, `unlisted` which share of its rows held
-    categories too rare to be listed. A boolean has categories (False, True).
+    Attributes:
+        name: of the column; None if the columns have no names.
+        kind: whether its values are numbers or categories.
+        categories: those that are encoded; of a boolean (False, True).
+        missing: whether training saw missing values.
+        unlisted: share of the training rows whose category was too rare to be encoded.
     """
 
     name: str | None
@@ -45,15 +58,25 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
-    """The columns of a table; `named` where later frames are matched by name."""
+class TableSchema:
+    """The columns of a training table.
+
+    Attributes:
+        columns: one entry per column.
+        named: whether columns of later frames are matched by name.
+    """
 
     columns: tuple[Column, ...]
     named: bool = False
 
     @classmethod
-    def of(cls, X: Any, remarks: Remarks | None = None) -> "Table":
-        """The columns of `X`, a data frame or an array of numbers (N, D)."""
+    def of(cls, X: TableLike, remarks: Remarks | None = None) -> "TableSchema":
+        """Return the columns of a data frame, or of an array of numbers (N, D).
+
+        Args:
+            X: the table.
+            remarks: collects what the user should know about it.
+        """
         frame, remarks = frame_of(X), remarks or Remarks()
         if frame is not None:
             _filled(frame.shape)
@@ -63,28 +86,33 @@ class Table:
                 for j, (values, name, declared) in enumerate(parts)
             ]
             return cls(tuple(columns), frame.named)
-        x = _numbers(_array(X))
+        x = as_floats(as_array(X))
         _filled(x.shape)
         gaps = (bool(np.isnan(column).any()) for column in x.T)
         return cls(tuple(Column(None, "numeric", (), gap) for gap in gaps))
 
-    def codes(self, X: Any, estimator: str = "model", remarks: Remarks | None = None) -> Array:
-        """`X` as numbers (N, D): a number as it is, a category as its index, NaN where missing.
+    def codes(
+        self, X: TableLike, estimator: str = "model", remarks: Remarks | None = None
+    ) -> Array:
+        """Return a table as numbers (N, D): categories as their index, missing values as NaN.
 
-        A category that training did not see, or did not keep, has the index len(categories).
-        Columns of a frame are found by name, in any order; those of an array by position. An
-        array of float32 or float64 is returned as it is, not copied; all else is float64, but
-        for frames of float32 throughout. `estimator` is who is said to expect the columns;
-        `remarks` collects what the user should know.
+        Unseen or unlisted categories have the index len(categories). Columns of a frame are found
+        by name, in any order; those of an array by position. An array of float32 or float64 is
+        returned as it is, not copied; a frame of float32 columns as float32; all else as float64.
+
+        Args:
+            X: the table.
+            estimator: name of the estimator, for error messages.
+            remarks: collects what the user should know about the table.
         """
         frame, remarks = frame_of(X), remarks or Remarks()
         textual = any(c.kind == "categorical" for c in self.columns)
         if frame is None:
-            x = _array(X, object if textual else None)
+            x = as_array(X, object if textual else None)
             self._same_number(x.shape[1], estimator)
             if not textual:
-                return self._finite(_numbers(x))
-            columns = list(x.T)
+                return self._finite(as_floats(x))
+            columns: Sequence[Values] = list(x.T)
         elif self.named and frame.named:
             columns = [frame.columns[at] for at in self._matched(frame.names)]
         else:
@@ -98,7 +126,7 @@ class Table:
         return self._finite(codes)
 
     def _same_number(self, found: int, estimator: str) -> None:
-        """Refuse another number of columns, in the words that scikit-learn's checks look for."""
+        """Refuse another number of columns, in the words that scikit-learn's checks expect."""
         if found != len(self.columns):
             raise ValueError(
                 f"X has {found} features, but {estimator} is expecting "
@@ -106,24 +134,28 @@ class Table:
             )
 
     def new_gaps(self, codes: Array) -> list[str | int]:
-        """Columns, by name or place, that lack a value in codes (N, D) and never did before."""
+        """Return the columns, by name or position, whose first missing values are in these codes.
+
+        Args:
+            codes: of new rows, (N, D).
+        """
         gone = np.flatnonzero(np.isnan(codes).any(axis=0))
         some = ((j, self.columns[j]) for j in gone.tolist() if not self.columns[j].missing)
         return [j if c.name is None else c.name for j, c in some]
 
-    def to_json(self) -> dict[str, Any]:
-        """The table as plain JSON; `from_json` reads it."""
+    def to_json(self) -> Json:
+        """Return the schema as plain JSON; `from_json` reads it."""
         columns = [{**asdict(c), "categories": list(c.categories)} for c in self.columns]
         return {"named": self.named, "columns": columns}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "Table":
-        """The table that `to_json` wrote."""
+    def from_json(cls, data: Json) -> "TableSchema":
+        """Return the schema that `to_json` wrote."""
         columns = (Column(**{**c, "categories": tuple(c["categories"])}) for c in data["columns"])
         return cls(tuple(columns), data["named"])
 
-    def _matched(self, names: list[Any]) -> list[int]:
-        """Where the table's columns stand among `names`."""
+    def _matched(self, names: Sequence[str | None]) -> list[int]:
+        """Return the positions of the columns among `names`."""
         at = {name: j for j, name in enumerate(names)}
         known = [c.name for c in self.columns]
         absent, extra = [n for n in known if n not in at], [n for n in names if n not in known]
@@ -152,48 +184,16 @@ class Table:
 
 
 def _filled(shape: tuple[int, ...]) -> None:
-    """Require rows and columns, in the words that scikit-learn's checks look for."""
+    """Require rows and columns, in the words that scikit-learn's checks expect."""
     for n, what, kind in zip(shape, ("rows", "columns"), ("sample", "feature"), strict=True):
         got = f"0 {kind}(s) (shape={tuple(shape)}) while a minimum of 1 is required"
         must(n, "X", f"have {what}", got)
 
 
-def _array(X: Any, dtype: Any = None) -> Array:
-    """`X` as an array (N, D)."""
-    remedy = "Use X.toarray()."
-    sparse = hasattr(X, "toarray") and not isinstance(X, np.ndarray)
-    must(not sparse, "X", "be dense", "a sparse matrix", remedy, TypeError)
-    x = np.asarray(X, dtype)
-    remedy = "Reshape your data with X.reshape(-1, 1) for one column or X.reshape(1, -1) for a row."
-    must(x.ndim == 2, "X", "have two axes, rows and columns", f"shape {x.shape}", remedy)
-    return x
-
-
-def _numbers(x: Array) -> Array:
-    """The array as floats, itself where it holds float32 or float64 already."""
-    if x.dtype in (np.float32, np.float64):
-        return x
-    if x.dtype.kind == "c":
-        raise refusal("X", "hold real numbers", "complex ones", "Complex data not supported.")
-    remedy = "Convert dates to numbers first; text needs a data frame, to be read as categories."
-    must(x.dtype.kind in "biufOUST", "X", "hold numbers", x.dtype, remedy, TypeError)
-    try:
-        return x.astype(np.float64)
-    except (TypeError, OverflowError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise refusal("X", "hold numbers", f"others ({error})", remedy, kind) from error
-    except ValueError as error:
-        cells = read(x.ravel().tolist())
-        first = min((*cells.unreadable, *cells.marks, *cells.grouped), default=0)
-        row, column = divmod(first, x.shape[1])
-        got = f"{quoted(cells.values[first])} in row {row}, column {column}"
-        raise refusal("X", "hold numbers", got, remedy) from error
-
-
 def _describe(
-    values: Any, label: str, name: str | None, declared: bool, remarks: Remarks
+    values: Values, label: str, name: str | None, declared: bool, remarks: Remarks
 ) -> Column:
-    """The column of a frame that `values` are."""
+    """Return the description of a column of a frame."""
     kind = kind_of(values, label)
     if kind in "biuf" and not declared:
         gap = bool(np.isnan(floats(values)).any())
@@ -210,7 +210,7 @@ def _describe(
     if not declared and found:
         remarks.cells += _doubts(cells, counts, kept, label)
     unlisted = float(np.isin(index, kept, invert=True)[index >= 0].mean()) if found else 0.0
-    categories = [found[i] for i in kept]
+    categories = [cast(Category, found[i]) for i in kept]  # as `_kept` has checked
     with suppress(TypeError):  # text among numbers has no order but that of arrival
         categories = sorted(categories)
     return Column(name, "categorical", tuple(categories), gap, unlisted)
@@ -220,21 +220,21 @@ def _boolean(name: str | None, gap: bool) -> Column:
     return Column(name, "categorical", (False, True), gap)
 
 
-def _kept(found: list[Any], counts: Array, label: str) -> list[int]:
-    """Positions of the categories to keep: the most frequent ones, in order of arrival."""
-    often = np.sort(np.argsort(-counts, kind="stable")[:KEPT])
-    if len(found) > KEPT:  # names and numbers of rows are no kinds of rows
-        often = often[counts[often] > 1]
-    for value in (found[i] for i in often):
+def _kept(found: list[object], counts: Array, label: str) -> list[int]:
+    """Return the positions of the categories to keep: the most frequent, in order of arrival."""
+    frequent = np.sort(np.argsort(-counts, kind="stable")[:KEPT])
+    if len(found) > KEPT:  # a value that occurs once may be a row's name: no category
+        frequent = frequent[counts[frequent] > 1]
+    for value in (found[i] for i in frequent):
         number = isinstance(value, int | float) and abs(value) < float("inf")
         got = f"{quoted(value)} in column {label}"
         want, remedy = "hold finite numbers, booleans or text", "Convert it to numbers or text."
         must(number or isinstance(value, str), "X", want, got, remedy, TypeError)
-    return often.tolist()
+    return frequent.tolist()
 
 
 def _doubts(cells: Cells, counts: Array, kept: list[int], label: str) -> list[str]:
-    """What may be wrong with a column that is read as categories."""
+    """Return remarks on a column that is read as categories and may be meant otherwise."""
     example = quantities(cells, counts)
     if example:
         return [
@@ -250,15 +250,15 @@ def _doubts(cells: Cells, counts: Array, kept: list[int], label: str) -> list[st
     return []
 
 
-def _encode(values: Any, column: Column, label: str, remarks: Remarks) -> Array:
-    """Values (N,) of one column as numbers."""
+def _encode(values: Values, column: Column, label: str, remarks: Remarks) -> Array:
+    """Return the values (N,) of one column as numbers."""
     kind = kind_of(values, label)
     if column.kind == "numeric" and kind in "biuf":
         return floats(values)
     index, found = factorize(values, label)
     if column.kind == "numeric":
-        codes, said = numbers(read(found), index, label)
-        remarks.cells += said
+        codes, messages = numbers(read(found), index, label)
+        remarks.cells += messages
         return codes
     match, none = matcher(column.categories), len(column.categories)
     at = np.array([*map(match, found), -1])[index]  # index -1, missing, is the last
@@ -267,9 +267,9 @@ def _encode(values: Any, column: Column, label: str, remarks: Remarks) -> Array:
 
 
 def _note_unseen(
-    column: Column, label: str, at: Array, unseen: list[Any], remarks: Remarks
+    column: Column, label: str, at: Array, unseen: list[object], remarks: Remarks
 ) -> None:
-    """Remark on categories that training did not see, where they are more than the odd one."""
+    """Remark on unseen categories, if they are more than a few."""
     n_unseen, present = int((at == len(column.categories)).sum()), int((at >= 0).sum())
     if n_unseen < UNSEEN_ROWS or n_unseen <= (UNSEEN + 2 * column.unlisted) * present:
         return

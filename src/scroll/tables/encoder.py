@@ -1,28 +1,34 @@
-"""A table's codes as inputs of a network, in torch, so that an exported graph holds it too."""
-
-from typing import Any
+"""From a table's codes to the inputs of a network, in torch, so that a graph can hold it."""
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from .columns import Table
+from .columns import TableSchema
+from .frames import Array
 
-CLIP = 5.0  # standard deviations; an outlier beyond them tells no more
-HUGE = 1e100  # training numbers are cut here, so that no square or difference overflows
+CLIP = 5.0  # standard deviations at which inputs are clipped
+HUGE = 1e100  # training numbers are clipped here, so that no square or difference overflows
 SAMPLE = 100_000  # rows that quantiles are taken from
-CHUNK = 16_384  # rows at a time, to keep what stands between codes and inputs small
+CHUNK = 16_384  # rows encoded at a time, to save memory
 
 
 class Encoder(nn.Module):
-    """Codes (N, D) as float32 (N, plain + ranked).
+    """Codes (N, D) to inputs of a network, float32 (N, plain + ranked).
 
-    plain:  (x - mean) / std of each number, clipped; then a 0/1 column for each that had missing
-            values; then one-hot categories, all zero where unseen, with one for missing if seen.
-    ranked: ndtri(rank of x in training) of each number, linear between quantiles.
+    plain:  (x - mean) / std of each numeric column, clipped; then one 0/1 column for each of them
+            that had missing values in training; then one-hot categories, all zeros if unseen, with
+            a column for missing values if training had any.
+    ranked: ndtri(rank of x in training) of each numeric column, linear between quantiles.
 
-    A missing number is 0 in both. All state is in buffers, whose sizes are `layout()`.
+    A missing number is 0 in both. All state is in buffers, whose sizes `layout()` returns.
+
+    Args:
+        columns: number of columns D.
+        numbers: number of numeric columns.
+        marks: number of 0/1 columns.
+        knots: number of quantiles per numeric column.
     """
 
     numeric: Tensor
@@ -48,16 +54,21 @@ class Encoder(nn.Module):
         self.register_buffer("heights", torch.zeros(numbers, knots, dtype=double))
 
     @classmethod
-    def of(cls, table: Table, codes: NDArray[Any]) -> "Encoder":
-        """The encoder whose means, scales and quantiles are those of training codes (N, D)."""
-        numeric, marks = _places(table)
+    def of(cls, schema: TableSchema, codes: Array) -> "Encoder":
+        """Return the encoder with the means, scales and quantiles of training codes.
+
+        Args:
+            schema: the columns.
+            codes: of the training rows, (N, D).
+        """
+        numeric, marks = _places(schema)
         rows = np.arange(len(codes))
         if len(codes) > SAMPLE:
             rows = np.sort(np.random.default_rng(0).choice(len(codes), SAMPLE, replace=False))
         fits = [_moments(codes[:, j]) for j in numeric]
         curves = [_quantiles(codes[rows, j]) for j in numeric]
         most = max((len(knots) for knots, _ in curves), default=2)
-        encoder = cls(len(table.columns), len(numeric), len(marks), max(most, 2))
+        encoder = cls(len(schema.columns), len(numeric), len(marks), max(most, 2))
         encoder.numeric[:] = torch.tensor(numeric, dtype=torch.int64)
         encoder.source[:] = torch.tensor([j for j, _ in marks], dtype=torch.int64)
         encoder.target[:] = torch.tensor([code for _, code in marks], dtype=torch.float32)
@@ -69,7 +80,7 @@ class Encoder(nn.Module):
         return encoder
 
     def layout(self) -> dict[str, int]:
-        """The buffers' sizes, plain JSON; `from_layout` reads it."""
+        """Return the sizes of the buffers as plain JSON; `from_layout` reads it."""
         return {
             "columns": self.columns,
             "numbers": self.ranked,
@@ -79,22 +90,22 @@ class Encoder(nn.Module):
 
     @classmethod
     def from_layout(cls, layout: dict[str, int]) -> "Encoder":
-        """An encoder of that layout, for load_state_dict to fill."""
+        """Return an encoder of that layout, for `load_state_dict` to fill."""
         return cls(**layout)
 
-    def reads(self, table: Table) -> bool:
-        """True if it was made for the columns of `table`."""
-        numeric, marks = _places(table)
+    def reads(self, schema: TableSchema) -> bool:
+        """Return whether it was made for these columns."""
+        numeric, marks = _places(schema)
         codes = np.array([code for _, code in marks], np.float32)
         return (
-            self.columns == len(table.columns)
+            self.columns == len(schema.columns)
             and self.numeric.tolist() == numeric
             and self.source.tolist() == [j for j, _ in marks]
             and np.array_equal(self.target.numpy(), codes, equal_nan=True)
         )
 
     def forward(self, codes: Tensor) -> Tensor:
-        """Inputs of a network, float32 (N, plain + ranked); never NaN."""
+        """Return inputs of a network, float32 (N, plain + ranked); never NaN."""
         if torch.compiler.is_compiling():  # exporting is, too
             return self._encode(codes)
         out = codes.new_empty((codes.shape[0], self.plain + self.ranked), dtype=torch.float32)
@@ -121,7 +132,7 @@ class Encoder(nn.Module):
         return torch.cat(parts, 1)
 
     def _ranks(self, x: Tensor) -> Tensor:
-        """Heights at x (P, N), each row linear between its knots and level beyond them."""
+        """Return the heights at x (P, N), each row linear between its knots and level beyond."""
         x = torch.minimum(torch.maximum(x, self.knots[:, :1]), self.knots[:, -1:])
         if torch.compiler.is_compiling():  # ONNX has no search
             below = (x[..., None] >= self.knots[:, None]).sum(-1)
@@ -135,37 +146,40 @@ class Encoder(nn.Module):
         return low + share * (self.heights.gather(1, i + 1) - low)
 
 
-def _places(table: Table) -> tuple[list[int], list[tuple[int, float]]]:
-    """Numeric columns, and the column and code of each mark."""
-    numeric = [j for j, c in enumerate(table.columns) if c.kind == "numeric"]
-    marks = [(j, np.nan) for j in numeric if table.columns[j].missing]
-    for j, column in enumerate(table.columns):
+def _places(schema: TableSchema) -> tuple[list[int], list[tuple[int, float]]]:
+    """Return the numeric columns, and the column and code of each 0/1 column."""
+    numeric = [j for j, c in enumerate(schema.columns) if c.kind == "numeric"]
+    marks = [(j, np.nan) for j in numeric if schema.columns[j].missing]
+    for j, column in enumerate(schema.columns):
         if column.kind == "categorical":
             marks += [(j, float(code)) for code in range(len(column.categories))]
             marks += [(j, np.nan)] * column.missing
     return numeric, marks
 
 
-def _present(column: NDArray[Any]) -> NDArray[np.float64]:
+def _present(column: Array) -> NDArray[np.float64]:
     column = column.astype(np.float64)
     return np.clip(column[~np.isnan(column)], -HUGE, HUGE)
 
 
-def _moments(column: NDArray[Any]) -> tuple[float, float]:
-    """Mean and standard deviation of the values present; infinite where they do not vary, so that
-    the column says nothing of new rows either: no weight on it was ever trained."""
+def _moments(column: Array) -> tuple[float, float]:
+    """Return mean and standard deviation of the values present.
+
+    The deviation of a constant column is infinite, so that it is 0 in new rows, too: no weight on
+    it was trained.
+    """
     x = _present(column)
     if not len(x):
         return 0.0, float("inf")
-    if x.min() == x.max():  # asked of the values, whose computed std may be a rounding error
+    if x.min() == x.max():  # not by the computed std, which may be a rounding error
         return float(x[0]), float("inf")
     return float(x.mean()), float(x.std()) or float("inf")
 
 
-def _quantiles(column: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Knots, quantiles of the values present, and heights, ndtri of their probabilities.
+def _quantiles(column: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return knots, quantiles of the values present, and heights, ndtri of their probabilities.
 
-    A value that is several quantiles is one knot, at the mean of their heights.
+    Equal quantiles are one knot, at the mean of their heights.
     """
     x = _present(column)
     if not len(x) or x.min() == x.max():  # a height of 0, which the mean is but for rounding

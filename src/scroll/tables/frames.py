@@ -1,42 +1,113 @@
-"""Data frames of any library as named columns: pandas, polars, pyarrow and what it can read.
+"""Tables of any library: frames of pandas, polars and pyarrow as columns; arrays and lists.
 
 Libraries are known by what their frames can do, so that none is imported before it is needed.
 """
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from .._core.checks import listed, must, refusal
+from .._core.checks import listed, must, quoted, refusal
+from .cells import read
 
 Array: TypeAlias = NDArray[Any]
 TableLike: TypeAlias = object  # a data frame of any library, or an array or lists (N, D)
-Values = Any  # one column: a pandas Series, or an array of numbers, booleans or objects
+
+
+class Series(Protocol):
+    """A column of pandas."""
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """Of the values; an extension of numpy's, which also has a `kind`."""
+
+    def to_numpy(self, dtype: object = None, *, na_value: object = ...) -> Array:
+        """Return the values as an array."""
+
+    def factorize(self) -> tuple[NDArray[np.intp], Sequence[object]]:
+        """Return the index of each value among the distinct ones, and those."""
+
+    def __len__(self) -> int: ...
+
+
+class _Rows(Protocol):
+    def __getitem__(self, at: tuple[slice, int]) -> Series: ...
+
+
+class _Pandas(Protocol):
+    """A data frame of pandas."""
+
+    columns: Sequence[object]
+    shape: tuple[int, int]
+    iloc: _Rows
+
+    def __len__(self) -> int: ...
+
+
+class _Numpy(Protocol):
+    def to_numpy(self) -> Array: ...
+
+
+class _Polars(Protocol):
+    """A data frame of polars."""
+
+    columns: Sequence[str]
+    height: int
+
+    def get_column(self, name: str) -> _Numpy: ...
+
+
+class _ArrowType(Protocol):
+    value_type: object
+
+
+class _ArrowColumn(_Numpy, Protocol):
+    type: _ArrowType
+
+    def cast(self, to: object) -> _Numpy: ...
+
+
+class _Arrow(Protocol):
+    """A table of pyarrow."""
+
+    columns: Sequence[_ArrowColumn]
+    column_names: Sequence[str]
+    num_rows: int
+
+
+Values: TypeAlias = Series | Array  # one column: numbers, booleans or objects
 
 
 @dataclass(frozen=True)
 class Frame:
     """Columns and their names: all text, or all None as for a frame made of an array.
 
-    `declared` says which columns are declared to hold categories, whatever their values are.
+    Attributes:
+        names: of the columns.
+        columns: their values.
+        declared: whether each column is declared to hold categories, whatever its values are.
+        n_rows: number of rows.
     """
 
-    names: list[Any]
-    columns: list[Values]
+    names: list[str] | list[None]
+    columns: Sequence[Values]
     declared: list[bool]
     n_rows: int
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Number of rows and columns."""
         return self.n_rows, len(self.columns)
 
     @property
     def named(self) -> bool:
-        return self.names[:1] not in ([], [None])
+        """True if the columns have names."""
+        return bool(self.names) and self.names[0] is not None
 
     @property
     def single(self) -> bool:
@@ -44,27 +115,35 @@ class Frame:
         return all(values.dtype == np.float32 for values in self.columns)
 
 
-def frame_of(X: Any) -> Frame | None:
-    """The columns of a data frame; None if `X` is none, but an array or a list."""
+def frame_of(X: TableLike) -> Frame | None:
+    """Return the columns of a data frame; None for an array or a list."""
     if isinstance(X, Frame):
         return X
-    if all(hasattr(X, name) for name in ("columns", "dtypes", "iloc")):  # pandas
+    if _is_pandas(X):
         columns = [X.iloc[:, j] for j in range(X.shape[1])]
         declared = [str(values.dtype) == "category" for values in columns]
-        return Frame(_checked(list(X.columns)), columns, declared, len(X))
+        return Frame(_checked(X.columns), columns, declared, len(X))
     if hasattr(X, "collect_schema") and not hasattr(X, "get_column"):
         raise refusal("X", "be a frame in memory", "a lazy one", "Use X.collect().", TypeError)
-    if hasattr(X, "get_column"):  # polars
-        columns = [X.get_column(name).to_numpy() for name in X.columns]
-        return Frame(_checked(list(X.columns)), columns, [False] * len(columns), X.height)
+    if _is_polars(X):
+        arrays = [X.get_column(name).to_numpy() for name in X.columns]
+        return Frame(_checked(X.columns), arrays, [False] * len(arrays), X.height)
     streams = hasattr(X, "__arrow_c_stream__") or hasattr(X, "__dataframe__")
     if streams and any(hasattr(X, name) for name in ("column_names", "columns", "schema")):
         return _of_arrow(_arrow(X))
     return None
 
 
-def _arrow(X: Any) -> Any:
-    """A frame of another library as a table of pyarrow."""
+def _is_pandas(X: TableLike) -> TypeGuard[_Pandas]:
+    return all(hasattr(X, name) for name in ("columns", "dtypes", "iloc"))
+
+
+def _is_polars(X: TableLike) -> TypeGuard[_Polars]:
+    return hasattr(X, "get_column")
+
+
+def _arrow(X: TableLike) -> _Arrow:
+    """Return a frame of another library as a table of pyarrow."""
     try:
         pyarrow, interchange = import_module("pyarrow"), import_module("pyarrow.interchange")
     except ImportError as missing:
@@ -72,22 +151,58 @@ def _arrow(X: Any) -> Any:
         want = f"be installed for a frame of type {type(X).__name__}"
         raise refusal("pyarrow", want, "none", remedy, ImportError) from missing
     if isinstance(X, pyarrow.Table):
-        return X
-    return pyarrow.table(X) if hasattr(X, "__arrow_c_stream__") else interchange.from_dataframe(X)
+        table: _Arrow = X
+    elif hasattr(X, "__arrow_c_stream__"):
+        table = pyarrow.table(X)
+    else:
+        table = interchange.from_dataframe(X)
+    return table
 
 
-def _of_arrow(table: Any) -> Frame:
-    """The columns of a pyarrow table; what is dictionary encoded is declared as categories."""
+def _of_arrow(table: _Arrow) -> Frame:
+    """Return the columns of a pyarrow table; dictionary-encoded ones are declared categories."""
     declared = [hasattr(column.type, "index_type") for column in table.columns]
     columns = [
         (column.cast(column.type.value_type) if category else column).to_numpy()
         for column, category in zip(table.columns, declared, strict=True)
     ]
-    return Frame(_checked(list(table.column_names)), columns, declared, table.num_rows)
+    return Frame(_checked(table.column_names), columns, declared, table.num_rows)
 
 
-def holds_text(X: Any) -> bool:
-    """Whether an array, or a list of rows, holds text."""
+def as_array(X: TableLike, dtype: DTypeLike | None = None) -> Array:
+    """Return `X` as an array (N, D)."""
+    remedy = "Use X.toarray()."
+    sparse = hasattr(X, "toarray") and not isinstance(X, np.ndarray)
+    must(not sparse, "X", "be dense", "a sparse matrix", remedy, TypeError)
+    x = np.asarray(X, dtype)
+    remedy = "Reshape your data with X.reshape(-1, 1) for one column or X.reshape(1, -1) for a row."
+    must(x.ndim == 2, "X", "have two axes, rows and columns", f"shape {x.shape}", remedy)
+    return x
+
+
+def as_floats(x: Array) -> Array:
+    """Return the array as floats; itself if it holds float32 or float64 already."""
+    if x.dtype in (np.float32, np.float64):
+        return x
+    if x.dtype.kind == "c":
+        raise refusal("X", "hold real numbers", "complex ones", "Complex data not supported.")
+    remedy = "Convert dates to numbers first; text needs a data frame, to be read as categories."
+    must(x.dtype.kind in "biufOUST", "X", "hold numbers", x.dtype, remedy, TypeError)
+    try:
+        return x.astype(np.float64)
+    except (TypeError, OverflowError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise refusal("X", "hold numbers", f"others ({error})", remedy, kind) from error
+    except ValueError as error:
+        cells = read(x.ravel().tolist())
+        first = min((*cells.unreadable, *cells.marks, *cells.grouped), default=0)
+        row, column = divmod(first, x.shape[1])
+        got = f"{quoted(cells.values[first])} in row {row}, column {column}"
+        raise refusal("X", "hold numbers", got, remedy) from error
+
+
+def holds_text(X: TableLike) -> bool:
+    """Return whether an array, or a list of rows, holds text."""
     kind = getattr(getattr(X, "dtype", None), "kind", "")
     if kind in ("O", ""):
         rows = X if isinstance(X, list | tuple | np.ndarray) else ()
@@ -95,35 +210,34 @@ def holds_text(X: Any) -> bool:
     return kind in "US"
 
 
-def _cells(row: Any) -> Any:
-    return row if isinstance(row, list | tuple | np.ndarray) else (row,)
+def _cells(row: object) -> Iterator[object]:
+    yield from row if isinstance(row, list | tuple | np.ndarray) else (row,)
 
 
-def typed(X: Any) -> Any:
-    """A list of rows with text as an array of objects, so that its numbers stay numbers."""
+def typed(X: TableLike) -> TableLike:
+    """Return a list of rows with text as an array of objects, so that its numbers stay numbers."""
     return np.array(X, dtype=object) if isinstance(X, list | tuple) and holds_text(X) else X
 
 
-def _checked(names: list[Any]) -> list[Any]:
-    """Column names, text and distinct; None each where they are not text."""
-    text = [isinstance(name, str) for name in names]
+def _checked(given: Sequence[object]) -> list[str] | list[None]:
+    """Return column names, text and distinct; None each if they are not text."""
+    names = [name for name in given if isinstance(name, str)]
     remedy = "Convert them with X.columns = X.columns.astype(str)."
-    mixed = any(text) and not all(text)
-    must(not mixed, "X", "have text for all column names or for none", names, remedy, TypeError)
-    if not any(text):
-        return [None] * len(names)
+    alike = len(names) in (0, len(given))
+    want = "have text for all column names or for none"
+    must(alike, "X", want, list(given), remedy, TypeError)
     repeated = duplicates(names)
     must(not repeated, "X", "have distinct column names", f"{listed(repeated)} more than once")
-    return names
+    return names or [None] * len(given)
 
 
-def duplicates(names: list[str]) -> list[str]:
-    """Names that occur more than once."""
+def duplicates(names: Sequence[str]) -> list[str]:
+    """Return the names that occur more than once."""
     return [name for name, count in Counter(names).items() if count > 1]
 
 
 def kind_of(values: Values, label: str) -> str:
-    """The kind of a column's dtype, as numpy has it; dates and complex numbers are refused."""
+    """Return numpy's letter for the kind of a column; refuse dates and complex numbers."""
     kind = str(values.dtype.kind)
     if kind in "mMc":
         remedy = "Convert it to numbers, such as days since a date."
@@ -134,21 +248,23 @@ def kind_of(values: Values, label: str) -> str:
 
 
 def floats(values: Values) -> Array:
-    """A column of numbers or booleans as an array, NaN where a value is missing."""
+    """Return a column of numbers or booleans as an array, NaN where a value is missing."""
     if isinstance(values, np.ndarray):
         return values
     plain = isinstance(values.dtype, np.dtype)
-    found: Array = values.to_numpy() if plain else values.to_numpy(np.float64, na_value=np.nan)
-    return found
+    return values.to_numpy() if plain else values.to_numpy(np.float64, na_value=np.nan)
 
 
-def factorize(values: Values, label: str) -> tuple[NDArray[np.intp], list[Any]]:
-    """Index (N,) into the distinct values, in order of arrival, -1 where missing; and those."""
+def factorize(values: Values, label: str) -> tuple[NDArray[np.intp], list[object]]:
+    """Return the index (N,) of each value among the distinct values, and those.
+
+    Distinct values are in order of arrival; the index of a missing value is -1.
+    """
     try:
-        if hasattr(values, "factorize"):
+        if not isinstance(values, np.ndarray):
             index, distinct = values.factorize()
             return index, [_plain(v) for v in distinct]
-        at: dict[Any, int] = {}
+        at: dict[object, int] = {}
         seen = [-1 if missing(v) else at.setdefault(_plain(v), len(at)) for v in values.tolist()]
         return np.array(seen, np.intp), list(at)
     except TypeError as error:
@@ -156,11 +272,11 @@ def factorize(values: Values, label: str) -> tuple[NDArray[np.intp], list[Any]]:
         raise refusal("X", what, f"others ({error})", error=TypeError) from error
 
 
-def missing(v: Any) -> bool:
-    """True for None, NaN, and pandas' NA and NaT, which are known by their type's name."""
-    gone = v is None or type(v).__name__ in ("NAType", "NaTType")
-    return gone or (isinstance(v, float | np.floating) and bool(np.isnan(v)))
+def missing(value: object) -> bool:
+    """Return whether a value is None, NaN, or pandas' NA or NaT, known by the name of its type."""
+    gone = value is None or type(value).__name__ in ("NAType", "NaTType")
+    return gone or (isinstance(value, float | np.floating) and bool(np.isnan(value)))
 
 
-def _plain(v: Any) -> Any:
-    return v.item() if isinstance(v, np.generic) else v
+def _plain(value: object) -> object:
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,11 +1,11 @@
-"""Targets so far from all others that they are likely to be errors, such as -9999 for a gap."""
+"""Targets so far from all others that they are likely to be errors, such as -9999 for missing."""
 
 import numpy as np
 
 from .frames import Array
 
 FAR = 1000.0  # times as far from the median as nine in ten of the values
-MOST = 5  # values that a message names
+MOST = 5  # most values that a message names
 
 
 class OutlyingTarget(UserWarning):
@@ -27,7 +27,7 @@ def far_rows(y: Array, least: float = 0.0) -> Array:
 
 
 def describe(y: Array, form: str, least: float = 0.0, first: int = 0) -> str:
-    """Return what to say about the outlying values of y (N,); empty if there are none.
+    """Return a message about the outlying values of y (N,); empty if there are none.
 
     Args:
         y: the targets.
