@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-VERSION = 2
+VERSION = 3
 UNSEALED = "0" * 64  # stands where the checksum will be
 
 

@@ -5,21 +5,21 @@ A spec and a state are a file.
 """
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from .._core.checks import LARGEST_COUNT, must, one_of
 from .._core.local_rng import Draws
-from ..beliefs.covariances import Diag, Scaled
+from ..beliefs.covariances import Spread, from_state, state
 from ..factors.factor import Moments
 from ..fitting.plans import LABELS, Candidate, Lead, candidates, paper
 from ..fitting.stacks import CHUNK, Members
 from ..heads.head import Head
 from ..heads.named import ClassificationHead, CountHead, OrdinalHead, RegressionHead
 from ..posterior.data import has_intercept
-from ..posterior.hybrid import Added
+from ..posterior.hybrid import Added, blank_added
 from ..posterior.posterior import Posterior, bind
 from ..posterior.statistics import Statistics
 from ..predictive.mixture import mix
@@ -49,6 +49,7 @@ class Spec:
     floor: float = 1e-6
     noise: float = 0.5
     largest: float = LARGEST_COUNT  # count in training, which bounds the predictive mean of counts
+    added: str = "diag"  # family of the covariance that a hybrid adds
 
     def head(self, features: int, lead: Lead) -> Head:
         """A head for the likelihood."""
@@ -116,9 +117,11 @@ class Part(nn.Module):
             "count": (),
             "alpha": (members, latents),
             "noise": (members, latents),
-            "added": (members, latents, h),
             "added_noise": (members, latents),
         }
+        self.kinds, blank = state(blank_added(spec.added, (members, latents, h)))
+        self.added_names = {name: f"added_{name.replace('.', '_')}" for name in blank}
+        shapes |= {self.added_names[name]: tensor.shape for name, tensor in blank.items()}
         for name, shape in shapes.items():
             self.register_buffer(f"kept_{name}", torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("width", torch.ones((), dtype=torch.float64))
@@ -138,8 +141,10 @@ class Part(nn.Module):
         kept = {name: getattr(bound.statistics, name) for name in STATISTICS}
         kept |= {"alpha": bound.alpha, "noise": bound.noise}
         if bound.added is not None:
-            cov: Any = bound.added.cov
-            kept["added"] = cov.base.var * cov.by.square()[..., None]
+            kinds, tensors = state(bound.added.cov)
+            same = kinds == self.kinds
+            must(same, "added", f"be the {self.kinds} that the model was made for", kinds)
+            kept |= {self.added_names[name]: tensor for name, tensor in tensors.items()}
             kept["added_noise"] = bound.added.noise
         for name, tensor in kept.items():
             self.get_buffer(f"kept_{name}").copy_(tensor)
@@ -151,18 +156,21 @@ class Part(nn.Module):
     def bound(self) -> Posterior:
         """The posterior over the last layer, from its sums."""
         if self._bound is None:
-            names = (*STATISTICS, "alpha", "noise", "added", "added_noise")
-            kept = {name: self.get_buffer(f"kept_{name}").clone() for name in names}
-            added, noise = kept["added"], kept["added_noise"]
             self._bound = bind(
                 self.head,
-                Statistics(*(kept[name] for name in STATISTICS)),
-                (kept["alpha"], kept["noise"]),
-                Added(Scaled(Diag(added), torch.ones_like(noise)), noise)
-                if "hybrid" in self.routes
-                else None,
+                Statistics(*(self._kept(name) for name in STATISTICS)),
+                (self._kept("alpha"), self._kept("noise")),
+                self._added() if "hybrid" in self.routes else None,
             )
         return self._bound
+
+    def _added(self) -> Added:
+        tensors = {name: self._kept(kept) for name, kept in self.added_names.items()}
+        cov = cast("Spread", from_state(self.kinds, tensors))
+        return Added(cov, self._kept("added_noise"))
+
+    def _kept(self, name: str) -> Tensor:
+        return self.get_buffer(f"kept_{name}").clone()
 
     def features(self, x: Tensor) -> Tensor:
         """psi of each member, (M, N, H), of encoded rows (N, D)."""

@@ -33,6 +33,7 @@ from .._core.schema import (
 from .._core.versions import __version__
 from ..beliefs.families import FAMILIES
 from ..fitting.plans import LABELS
+from ..posterior.hybrid import ADDED_FAMILIES
 from ..tables.columns import TableSchema
 from ..tables.frames import Array
 from .model import COUNTS, Model
@@ -168,6 +169,7 @@ def spec(size: int) -> Check:
         floor=number(0, 1e6),
         noise=number(1e-30, 1e6),
         largest=number(1, LARGEST_COUNT),
+        added=choice(*ADDED_FAMILIES),
     )
 
 

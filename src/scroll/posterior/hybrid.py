@@ -19,6 +19,7 @@ from ..factors import Gaussian
 from ..factors.factor import Moments
 
 ADDED_FAMILIES = ("diag", "full", "lowrank")
+RANK = 16  # of the "lowrank" family
 
 
 @value
@@ -91,6 +92,17 @@ def held_out(weights: Belief, rows: RegressionRows) -> ScoredRows:
     return ScoredRows(rows, weights.project(rows.psi))
 
 
+def blank_added(family: str, shape: tuple[int, ...]) -> Scaled:
+    """Return an S+ without values, on the meta device: the kind and shapes that a file declares.
+
+    Args:
+        family: of S+.
+        shape: of the weights, (..., K, H).
+    """
+    with torch.device("meta"):
+        return Scaled(FAMILIES[family](shape, 1.0, 0.0, RANK)(), torch.empty(shape[:-1]))
+
+
 def train_added(
     mean: Tensor,
     noise: Tensor,
@@ -112,7 +124,7 @@ def train_added(
     """
     with Draws(0, mean.dtype):
         family = FAMILIES[settings.family]
-        spread = family(tuple(mean.shape), 0.1 * mean.shape[-1] ** -0.5, 0.0, 16)
+        spread = family(tuple(mean.shape), 0.1 * mean.shape[-1] ** -0.5, 0.0, RANK)
     spread.to(mean)
     log_noise = nn.Parameter(torch.zeros_like(noise))
     variables = [*spread.parameters(), log_noise]
