@@ -93,14 +93,14 @@ def held_out(weights: Belief, rows: RegressionRows) -> ScoredRows:
 
 
 def blank_added(family: str, shape: tuple[int, ...]) -> Scaled:
-    """Return an S+ without values, on the meta device: the kind and shapes that a file declares.
+    """Return an untrained S+, of the kind and shapes that `train_added` returns.
 
     Args:
         family: of S+.
         shape: of the weights, (..., K, H).
     """
-    with torch.device("meta"):
-        return Scaled(FAMILIES[family](shape, 1.0, 0.0, RANK)(), torch.empty(shape[:-1]))
+    with Draws(0), torch.no_grad():
+        return Scaled(FAMILIES[family](shape, 1.0, 0.0, RANK)(), torch.ones(shape[:-1]))
 
 
 def train_added(
