@@ -233,7 +233,7 @@ REFUSED = {
     ),
     "a part of another kind": (
         lambda: Objective(conjugate, log_evidence),
-        r"`cavity` must be a `Cavity`, but got PriorTerm",
+        r"`cavity` must be a `Cavity`, but got PriorTerm\(log_evidence\)",
     ),
     "conjugacy is Gaussian": (
         lambda: METHODS["closed-full"].loss(problem(Probit(torch.tensor(1.0)))),

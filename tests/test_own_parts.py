@@ -14,6 +14,7 @@ from scipy import stats
 import scroll
 from scroll import ClassificationHead, Objective, PriorGradient, Problem, RegressionHead
 from scroll.beliefs import Belief, Diag, Full
+from scroll.beliefs.covariances import Scaled, Sum
 from scroll.factors import Gaussian, Moments
 from scroll.objectives import (
     EARLIER_BELIEFS,
@@ -36,6 +37,12 @@ HALVES = "the exact posterior of any half of the rows"  # two parts' own agreeme
 def _cautious(p):
     """The posterior under a prior of twice the precision."""
     return conjugate(p._replace(alpha=2 * p.alpha))
+
+
+def _widened(p):
+    """The cautious posterior with a learned covariance added."""
+    bound = _cautious(p)
+    return Belief(bound.mean, Sum(bound.cov, p.added))
 
 
 def _halved(p):
@@ -99,6 +106,7 @@ def _runs_away(belief, p):
 
 BOUND = {"needs_every_row": True, "needs_gaussian": True}
 cautious = Route(_cautious, gives={ONE_BELIEF, REMOVABLE_POINTS}, **BOUND)
+widened = Route(_widened, gives={REMOVABLE_POINTS}, needs_added=True, **BOUND)
 halved = Route(_halved, needs_belief=True)
 prior_only = Route(_prior_only, diagonal=True)
 forgetful = Route(_forgetful, gives={EARLIER_BELIEFS}, diagonal=True, **BOUND)
@@ -114,6 +122,7 @@ runs_away = PriorTerm(_runs_away, unbounded_alpha=True)
 OBJECTIVES = {
     "own bound route": (Objective(cautious), "full"),
     "own bound route, our leave-one-out": (Objective(cautious, leave_one_out, prior=none), "full"),
+    "own hybrid route": (Objective(widened, leave_one_out, prior=none), "diag"),
     "own free route": (Objective(halved), "diag"),
     "own route without rows": (Objective(prior_only), "diag"),
     "own filter, our sequence": (Objective(forgetful, sequential, prior=none), "diag"),
@@ -150,6 +159,7 @@ def condition(head, psi, y):
 @pytest.mark.parametrize("part", [cautious, other_half, minus_crps, laplace], ids=lambda p: p.name)
 def test_a_part_is_a_value(part):
     assert part.name == part.compute.__name__[1:]
+    assert repr(part) == f"{type(part).__name__}({part.name})"
     assert part.__doc__ == part.compute.__doc__
     assert copy.deepcopy(part) == part == pickle.loads(pickle.dumps(part))
     assert hash(copy.deepcopy(part)) == hash(part)
@@ -295,6 +305,15 @@ def wrong_covariance():
     return RegressionHead(H, method=Objective(liar)).condition(*data())
 
 
+def another_sum():
+    def doubled(p):
+        return Belief(conjugate(p).mean, Sum(conjugate(p).cov, Scaled(p.added, p.alpha)))
+
+    liar = Route(doubled, gives={REMOVABLE_POINTS}, needs_added=True, **BOUND)
+    one = RegressionHead(H, covariance="diag", method=Objective(liar, leave_one_out, prior=none))
+    return one.condition(*data())
+
+
 REFUSED = {
     "a route that gives one belief only": (
         lambda: Objective(Route(_cautious, **BOUND), leave_one_out, prior=none),
@@ -355,9 +374,18 @@ REFUSED = {
         wrong_covariance,
         r"`route` must return a belief with a `Full` covariance, but got `Diag` from",
     ),
+    "a learned covariance that was changed": (
+        another_sum,
+        r"`route` must return a belief with a `Full` covariance, plus `problem.added`, but got "
+        r"`Sum` from `doubled`",
+    ),
     "two learned covariances": (
         lambda: Route(_halved, needs_belief=True, needs_added=True),
         r"`needs_added` must be False for a route with `needs_belief`",
+    ),
+    "one description that is not in a set": (
+        lambda: Route(_cautious, gives=REMOVABLE_POINTS),
+        r"`gives` must be a set, but got 'a belief that each point .*'. Put it in a set",
     ),
     "a part without a function": (
         lambda: Score("crps"),

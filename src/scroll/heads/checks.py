@@ -22,7 +22,7 @@ from .._core.checks import (
 )
 from .._core.state_dicts import difference
 from ..beliefs.belief import Belief
-from ..beliefs.covariances import Covariance, Diag, Full, Sum
+from ..beliefs.covariances import Covariance, Diag, Full, Spread, Sum
 from ..factors import Factor, Gaussian
 from ..objectives import Filtered, Objective, Route
 
@@ -186,24 +186,26 @@ def require_prior_alone(total: int, batches: bool, method: str) -> int:
     return rows
 
 
-def kept_scale(cov: Covariance, route: Route[Belief | Filtered]) -> Tensor:
+def kept_scale(cov: Covariance, route: Route[Belief | Filtered], added: Spread | None) -> Tensor:
     """Return the tensor that a head keeps of a route's covariance, of the declared kind.
 
     Args:
-        cov: `Diag` if the route is diagonal, else `Full`; or the `Sum` of one and another.
+        cov: `Diag` if the route is diagonal, else `Full`; with `needs_added`, the `Sum` of one of
+            them and `added`.
         route: where the covariance comes from.
+        added: the covariance that the head adds when it predicts.
     """
-    cov = cov.base if isinstance(cov, Sum) else cov
-    if isinstance(cov, Diag) and route.diagonal:
-        return cov.var
-    if isinstance(cov, Full) and not route.diagonal:
-        return cov.scale
+    base = cov.base if isinstance(cov, Sum) and cov.extra is added else cov
+    if isinstance(base, Diag) and route.diagonal:
+        return base.var
+    if isinstance(base, Full) and not route.diagonal:
+        return base.scale
+    kind = f"`{'Diag' if route.diagonal else 'Full'}` covariance"
     raise refusal(
         "route",
-        f"return a belief with a `{'Diag' if route.diagonal else 'Full'}` covariance",
-        f"`{type(cov).__name__}` from `{route.name}`",
-        "Declare `diagonal` as it is.",
-        TypeError,
+        f"return a belief with a {kind}{'' if added is None else ', plus `problem.added`'}",
+        f"`{type(base).__name__}` from `{route.name}`",
+        error=TypeError,
     )
 
 

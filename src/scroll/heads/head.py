@@ -146,8 +146,8 @@ class Head(nn.Module):
     @full_precision
     def message(self, psi: Tensor) -> Moments:
         """Return q(f), the means and variances of the latents, (..., K, N)."""
-        at = self.belief().project(self.features(psi))
-        return Moments(at.mean + _offset(self), at.var)
+        mean, var = self.belief().project(self.features(psi))
+        return Moments(mean + _offset(self), var)
 
     def belief(self) -> Belief:
         """Return q(w), (..., K, H)."""
@@ -187,9 +187,10 @@ class Head(nn.Module):
             repr(self.method),
             "There is nothing to compute: the belief is learned. See scroll.refit.",
         )
-        belief = self.objective.route(self.objective.precise(self.problem(psi, y)))
+        problem, route = self.objective.precise(self.problem(psi, y)), self.objective.route
+        belief = route(problem)
         self.posterior_mean.copy_(belief.mean)
-        self.posterior_scale.copy_(checks.kept_scale(belief.cov, self.objective.route))
+        self.posterior_scale.copy_(checks.kept_scale(belief.cov, route, problem.added))
         self.conditioned.fill_(True)
         return self
 
@@ -255,12 +256,11 @@ class Head(nn.Module):
 def _register(head: Head, alpha: float, bias: bool) -> None:
     """Give a head its parameters and buffers, apart from those of its covariance family."""
     objective, route = head.objective, head.objective.route
-    lead = (*head.replicates, head.likelihood.latents)
-    shape = (*lead, head.in_features)
+    shape = (*head.replicates, head.likelihood.latents, head.in_features)
     head.log_alpha = nn.Parameter(
-        positive("alpha", alpha).log().repeat(lead), requires_grad=objective.learns_alpha
+        positive("alpha", alpha).log().repeat(shape[:-1]), requires_grad=objective.learns_alpha
     )
-    head.bias = nn.Parameter(torch.zeros(lead)) if bias else None
+    head.bias = nn.Parameter(torch.zeros(shape[:-1])) if bias else None
     head.mean = head.family = head.log_site_noise = None
     if route.needs_belief:
         head.mean = nn.Parameter(torch.empty(shape).uniform_(-1, 1) * head.in_features**-0.5)

@@ -14,7 +14,7 @@ look only at the declarations, so a user's own part works wherever ours does:
 """
 
 from collections.abc import Callable, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from torch import Tensor
@@ -49,7 +49,7 @@ class Filtered:
 B = TypeVar("B", bound=Belief | Filtered, covariant=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Route(Generic[B]):
     """Where the belief comes from: belief = route(problem).
 
@@ -73,7 +73,7 @@ class Route(Generic[B]):
         name: by default the function's name without leading underscores.
     """
 
-    compute: Callable[[Problem], B] = field(repr=False)
+    compute: Callable[[Problem], B]
     gives: Set[str] = frozenset({ONE_BELIEF})
     needs_belief: bool = False
     needs_added: bool = False
@@ -85,6 +85,8 @@ class Route(Generic[B]):
 
     def __post_init__(self) -> None:
         _describe(self, self.compute)
+        remedy = "Put it in a set: gives={...}."
+        must(not isinstance(self.gives, str), "gives", "be a set", repr(self.gives), remedy)
         object.__setattr__(self, "gives", frozenset(self.gives))
         must(
             not (self.needs_belief and self.needs_added),
@@ -92,6 +94,9 @@ class Route(Generic[B]):
             "be False for a route with `needs_belief`, as a head learns one covariance",
             True,
         )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name})"
 
     def __call__(self, p: Problem) -> B:
         """Return the belief of problem `p`."""
@@ -103,7 +108,7 @@ class Route(Generic[B]):
         return self.needs_belief or self.needs_added
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Cavity:
     """Which data the belief that scores point n has seen: moments = cavity(belief, problem).
 
@@ -115,7 +120,7 @@ class Cavity:
         name: by default the function's name without leading underscores.
     """
 
-    compute: Callable[..., Moments] = field(repr=False)
+    compute: Callable[..., Moments]
     needs: str = ONE_BELIEF
     contains_prior: bool = False
     needs_gaussian: bool = False
@@ -124,12 +129,15 @@ class Cavity:
     def __post_init__(self) -> None:
         _describe(self, self.compute)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name})"
+
     def __call__(self, belief: Belief | Filtered, p: Problem) -> Moments:
         """Return the moments of f_n under the belief that scores point n, (..., N)."""
         return self.compute(belief, p)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Score:
     """How good the moments are for each target: scores = score(problem, moments), (..., N).
 
@@ -139,19 +147,22 @@ class Score:
         name: by default the function's name without leading underscores.
     """
 
-    compute: Callable[[Problem, Moments], Tensor] = field(repr=False)
+    compute: Callable[[Problem, Moments], Tensor]
     needs_gaussian: bool = False
     name: str = ""
 
     def __post_init__(self) -> None:
         _describe(self, self.compute)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name})"
+
     def __call__(self, p: Problem, at: Moments) -> Tensor:
         """Return the score of each point of `p` under the moments `at`, (..., N)."""
         return self.compute(p, at)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PriorTerm:
     """What the prior adds to the objective: term = prior(belief, problem), (...).
 
@@ -167,7 +178,7 @@ class PriorTerm:
         name: by default the function's name without leading underscores.
     """
 
-    compute: Callable[..., Tensor] = field(repr=False)
+    compute: Callable[..., Tensor]
     counts_prior: bool = True
     zero: bool = False
     unbounded_alpha: bool = False
@@ -176,6 +187,9 @@ class PriorTerm:
 
     def __post_init__(self) -> None:
         _describe(self, self.compute)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name})"
 
     def __call__(self, belief: Belief | Filtered, p: Problem) -> Tensor:
         """Return the prior term of the belief, (...)."""
