@@ -8,15 +8,15 @@ global generator stays where it was.
 from collections.abc import Callable
 from functools import cache
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Generator, Tensor
-from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 aten = torch.ops.aten
 T = TypeVar("T")
+OpOverload: TypeAlias = Any  # an operator of torch, whose type has no public name
 FLOATING = (aten.empty, aten.eye, aten.normal, aten.ones, aten.rand, aten.randn, aten.zeros)
 
 _GLOBAL = Lock()  # of torch's global generator, while a function that takes no other draws from it
