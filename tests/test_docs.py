@@ -12,7 +12,7 @@ import scroll
 from sweeps import cases
 
 ROOT = Path(__file__).parents[1]
-SHORT = ("--max-steps", "40", "--body", "smooth")
+SHORT = ("--max-steps", "40", "--body", "smooth", "--members", "1")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
