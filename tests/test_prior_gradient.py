@@ -125,7 +125,7 @@ def test_add_before_find_is_refused():
 def test_a_bound_belief_has_no_separate_prior():
     for method in ("closed", "loo", "hybrid"):
         head = RegressionHead(4, method=method)
-        with pytest.raises(ValueError, match="`method` must train on a part of the rows") as told:
+        with pytest.raises(ValueError, match="`method` must train on mini-batches") as told:
             PriorGradient(head, 90)
         with pytest.raises(ValueError, match="`method` must train") as same:
             head.prior_loss(90)

@@ -175,7 +175,7 @@ def require_prior_alone(total: int, batches: bool, method: str) -> int:
     must(
         batches,
         "method",
-        "train on a part of the rows, so that its prior stands by itself",
+        "train on mini-batches, so that its prior term does not depend on the rows",
         repr(method),
         "Use method 'scroll'.",
     )

@@ -46,6 +46,19 @@ class Filtered:
         return Belief(self.mean, self.cov).project(psi)
 
 
+def _describe(part: "Part") -> None:
+    """Take the name, if none is given, and the docstring from the part's function."""
+    function = part.compute
+    must(callable(function), "compute", "be a function", repr(function), error=TypeError)
+    name = part.name or getattr(function, "__name__", type(function).__name__).lstrip("_")
+    object.__setattr__(part, "name", name)
+    object.__setattr__(part, "__doc__", function.__doc__)
+
+
+def _short(part: "Part") -> str:
+    return f"{type(part).__name__}({part.name})"
+
+
 B = TypeVar("B", bound=Belief | Filtered, covariant=True)
 
 
@@ -83,8 +96,10 @@ class Route(Generic[B]):
     reason: str = ""
     name: str = ""
 
+    __repr__ = _short
+
     def __post_init__(self) -> None:
-        _describe(self, self.compute)
+        _describe(self)
         remedy = "Put it in a set: gives={...}."
         must(not isinstance(self.gives, str), "gives", "be a set", repr(self.gives), remedy)
         object.__setattr__(self, "gives", frozenset(self.gives))
@@ -94,9 +109,6 @@ class Route(Generic[B]):
             "be False for a route with `needs_belief`, as a head learns one covariance",
             True,
         )
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name})"
 
     def __call__(self, p: Problem) -> B:
         """Return the belief of problem `p`."""
@@ -126,11 +138,10 @@ class Cavity:
     needs_gaussian: bool = False
     name: str = ""
 
-    def __post_init__(self) -> None:
-        _describe(self, self.compute)
+    __repr__ = _short
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name})"
+    def __post_init__(self) -> None:
+        _describe(self)
 
     def __call__(self, belief: Belief | Filtered, p: Problem) -> Moments:
         """Return the moments of f_n under the belief that scores point n, (..., N)."""
@@ -151,11 +162,10 @@ class Score:
     needs_gaussian: bool = False
     name: str = ""
 
-    def __post_init__(self) -> None:
-        _describe(self, self.compute)
+    __repr__ = _short
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name})"
+    def __post_init__(self) -> None:
+        _describe(self)
 
     def __call__(self, p: Problem, at: Moments) -> Tensor:
         """Return the score of each point of `p` under the moments `at`, (..., N)."""
@@ -185,11 +195,10 @@ class PriorTerm:
     needs_gaussian: bool = False
     name: str = ""
 
-    def __post_init__(self) -> None:
-        _describe(self, self.compute)
+    __repr__ = _short
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name})"
+    def __post_init__(self) -> None:
+        _describe(self)
 
     def __call__(self, belief: Belief | Filtered, p: Problem) -> Tensor:
         """Return the prior term of the belief, (...)."""
@@ -197,11 +206,3 @@ class PriorTerm:
 
 
 Part = Route[Belief | Filtered] | Cavity | Score | PriorTerm
-
-
-def _describe(part: Part, function: object) -> None:
-    """Take the name, if none is given, and the docstring from the part's function."""
-    must(callable(function), "compute", "be a function", repr(function), error=TypeError)
-    name = part.name or getattr(function, "__name__", type(function).__name__).lstrip("_")
-    object.__setattr__(part, "name", name)
-    object.__setattr__(part, "__doc__", function.__doc__)

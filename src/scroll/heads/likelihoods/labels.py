@@ -9,7 +9,7 @@ from ..._core.checks import axes, labels, must, one_of, positive
 from ...factors import BernoulliLogit, Gaussian, Ordinal, Probit
 from ...factors.factor import Moments
 from ...predictive import Categorical, Ordered
-from .likelihood import Replicates, log_parameter, no_noise
+from .likelihood import Replicates, log_parameter, refuse_noise
 
 
 class GaussReg(nn.Module):
@@ -162,7 +162,7 @@ class OrdinalLikelihood(nn.Module):
 
     def predict(self, at: Moments, noise: Tensor | None = None) -> Ordered:
         """Return the probability of each level, per row."""
-        no_noise(noise)
+        refuse_noise(noise)
         return Ordered(self.factor().log_probs(at)[..., 0, :, :])
 
 

@@ -45,7 +45,7 @@ def log_parameter(name: str, start: float, shape: tuple[int, ...]) -> nn.Paramet
     return nn.Parameter(positive(name, float(start)).log().repeat(shape))
 
 
-def no_noise(noise: Tensor | None) -> None:
+def refuse_noise(noise: Tensor | None) -> None:
     """Refuse a refit's noise, for likelihoods whose predictive is not that of least squares."""
     must(
         noise is None,

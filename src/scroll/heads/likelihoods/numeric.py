@@ -17,7 +17,7 @@ from ...factors import Confined, Factor, Gaussian, NegativeBinomial, Poisson
 from ...factors.confined import concentration, confined
 from ...factors.factor import Moments
 from ...predictive import Count, Implied, Normal
-from .likelihood import Replicates, log_parameter, no_noise
+from .likelihood import Replicates, log_parameter, refuse_noise
 
 
 class GaussianLikelihood(nn.Module):
@@ -109,7 +109,7 @@ class CountLikelihood(nn.Module):
 
     def predict(self, at: Moments, noise: Tensor | None = None) -> Count:
         """Return the distribution of counts with a log-normal rate."""
-        no_noise(noise)
+        refuse_noise(noise)
         factor, at = self._base(), confined(at, self.largest)
         if isinstance(factor, NegativeBinomial):
             factor = NegativeBinomial(factor.concentration[..., 0])
@@ -151,5 +151,5 @@ class AnyLikelihood(nn.Module):
 
     def predict(self, at: Moments, noise: Tensor | None = None) -> Implied:
         """Return the distribution of y that the factor and the moments of f imply."""
-        no_noise(noise)
+        refuse_noise(noise)
         return Implied(self.factor(), at.mean[..., 0, :], at.var[..., 0, :])
