@@ -8,7 +8,8 @@ TWINE := .venv-dist/bin/twine
 OLDEST := .venv-oldest
 OLDEST_PINS := constraints-oldest.txt
 OLDEST_PIP := $(OLDEST)/bin/uv pip install --quiet --python $(OLDEST)/bin/python -c $(OLDEST_PINS)
-# Files marked `pytest.mark.oldest`, wherever they are.
+# Found wherever they are: the fuzzer, and files marked `pytest.mark.oldest`.
+FUZZ_TESTS = $(shell find tests -name test_fuzz.py)
 OLDEST_TESTS = $(shell grep -rl --include='test_*.py' 'pytest\.mark\.oldest' tests)
 
 .PHONY: demo test test-all test-oldest fuzz lint types dist clean
@@ -27,7 +28,7 @@ test-all: $(VENV)/test.done
 CASES ?= 5000
 SEED ?= $(shell date +%s)
 fuzz: $(VENV)/test.done
-	FUZZ_CASES=$(CASES) FUZZ_SEED=$(SEED) FUZZ_ONLY=$(ONLY) $(BIN)/python -m pytest tests/test_fuzz.py
+	FUZZ_CASES=$(CASES) FUZZ_SEED=$(SEED) FUZZ_ONLY=$(ONLY) $(BIN)/python -m pytest $(FUZZ_TESTS)
 
 # The tests marked `oldest`, with the lowest versions that pyproject.toml declares, in Python 3.10
 # or 3.11.
