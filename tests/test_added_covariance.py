@@ -54,5 +54,5 @@ def test_a_model_refuses_the_covariance_of_another_family(rows):
     part = fitted.fit(x, y).model_.each[0]
     psi = part.features(fitted.model_.encoder(torch.from_numpy(x))).detach()
     other = part.bound.add(psi, psi[..., 0], family="lowrank", steps=2)
-    with pytest.raises(ValueError, match=r"`added` must be the .*'diag'.* but got .*'lowrank'"):
+    with pytest.raises(ValueError, match=r"`added` must be .*'diag'.* but got .*'lowrank'"):
         part.hold(other)

@@ -1,4 +1,4 @@
-"""Covariance families: the free parameters of S, and S as a value of them."""
+"""Covariance families: modules that hold the parameters of S and return it as a value."""
 
 import warnings
 from math import log
@@ -53,12 +53,16 @@ class FullFamily(nn.Module):
         self.lower = nn.Parameter(std * torch.eye(shape[-1]).repeat(*shape[:-1], 1, 1))
 
     def forward(self) -> Spread:
+        """Return S."""
         return _lifted(Full(self.lower.tril()), self.floor, self.lower)
 
 
 class DiagFamily(nn.Module):
-    """S = diag(var) + floor I. In logarithms a step is a share of what there is: near a point
-    mass, steps of a fixed size would be larger than S itself."""
+    """S = diag(var) + floor I.
+
+    The parameters are log var: a step is then relative. Near a point mass, steps of a fixed size
+    would be larger than S itself.
+    """
 
     def __init__(self, shape: tuple[int, ...], std: float, floor: float, rank: int):
         super().__init__()
@@ -66,6 +70,7 @@ class DiagFamily(nn.Module):
         self.log_var = nn.Parameter(torch.full(shape, 2 * log(std)))
 
     def forward(self) -> Spread:
+        """Return S."""
         return _lifted(Diag(self.log_var.exp()), self.floor, self.log_var)
 
 
@@ -82,6 +87,7 @@ class LowRankFamily(nn.Module):
         self.load = nn.Parameter(torch.ones(*shape[:-1], rank))
 
     def forward(self) -> Spread:
+        """Return S."""
         cov = LowRank(self.log_var.exp(), self.factor, self.load)
         return _lifted(cov, self.floor, self.log_var)
 
@@ -93,6 +99,7 @@ class PointFamily(nn.Module):
         super().__init__()
 
     def forward(self) -> Point:
+        """Return S."""
         return Point()
 
 

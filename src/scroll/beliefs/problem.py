@@ -10,28 +10,39 @@ from .covariances import Spread
 
 
 class Problem(NamedTuple):
-    """All that any part of an objective may look at."""
+    """Everything that a part of an objective may read.
 
-    psi: Tensor  # (..., N, H)
-    y: Tensor  # (..., N)
+    Attributes:
+        psi: features, (..., N, H).
+        y: targets, (..., N).
+        factor: p(y | f).
+        alpha: prior precision, (...).
+        free: the belief that a head's parameters hold, if it has one.
+        added: S+ of the hybrid route.
+        offset: a bias outside the belief, (..., 1).
+        site: the factor that the posterior is computed with, if it is not `factor`.
+    """
+
+    psi: Tensor
+    y: Tensor
     factor: Factor
-    alpha: Tensor  # (...), prior precision
-    free: Belief | None = None  # what a head's parameters say
-    added: Spread | None = None  # S+ of the hybrid route
-    offset: Tensor | float = 0.0  # (..., 1), a bias outside the belief
-    site: Gaussian | None = None  # what the posterior is conjugate to, where not `factor`
+    alpha: Tensor
+    free: Belief | None = None
+    added: Spread | None = None
+    offset: Tensor | float = 0.0
+    site: Gaussian | None = None
 
     def centred(self) -> Tensor:  # no property: PyTorch 2.11 compiles none of a named tuple
         """Return the targets minus the offset, which a belief without a bias is fitted to."""
         return self.y - self.offset
 
     def noise_var(self, who: str) -> Tensor:
-        """Noise variance of the conjugate sites, (..., 1)."""
+        """Return the noise variance of the conjugate sites, (..., 1), for the part called `who`."""
         return gaussian(self.site or self.factor, who).var
 
 
 def gaussian(factor: Factor, who: str) -> Gaussian:
-    """`factor`, which must be Gaussian for `who`."""
+    """Return `factor`, which must be Gaussian for the part called `who`."""
     if not isinstance(factor, Gaussian):
         raise TypeError(
             f"`factor` must be `Gaussian` for `{who}`, but got `{type(factor).__name__}`. "

@@ -142,8 +142,7 @@ class Part(nn.Module):
         kept |= {"alpha": bound.alpha, "noise": bound.noise}
         if bound.added is not None:
             kinds, tensors = state(bound.added.cov)
-            same = kinds == self.kinds
-            must(same, "added", f"be the {self.kinds} that the model was made for", kinds)
+            must(kinds == self.kinds, "added", f"be {self.kinds}, as the model declares", kinds)
             kept |= {self.added_names[name]: tensor for name, tensor in tensors.items()}
             kept["added_noise"] = bound.added.noise
         for name, tensor in kept.items():
@@ -166,8 +165,7 @@ class Part(nn.Module):
 
     def _added(self) -> Added:
         tensors = {name: self._kept(kept) for name, kept in self.added_names.items()}
-        cov = cast("Spread", from_state(self.kinds, tensors))
-        return Added(cov, self._kept("added_noise"))
+        return Added(cast("Spread", from_state(self.kinds, tensors)), self._kept("added_noise"))
 
     def _kept(self, name: str) -> Tensor:
         return self.get_buffer(f"kept_{name}").clone()

@@ -158,10 +158,7 @@ def spread_against_residual(
     y = _rows_of(predictive, y)
     mean, std = _moments(predictive)
     residual = np.abs(y.numpy() - mean)
-    # rows of equal deviation share a bin, so one constant deviation is one point
-    inner = np.unique(np.quantile(std, np.linspace(0, 1, bins + 1)[1:-1]))
-    group = np.searchsorted(inner, std, side="right")
-    rms = np.array([[_rms(std[group == g]), _rms(residual[group == g])] for g in np.unique(group)])
+    rms = _binned_rms(std, residual, bins)
     shown = (std > 0) & (residual > 0)  # a logarithm has no place for zeros
     hidden = f", {np.sum(~shown)} at zero not shown" if not shown.all() else ""
     ax = _axes(ax)
@@ -231,6 +228,18 @@ def _numpy(t: Tensor) -> NDArray[np.float64]:
 
 def _moments(predictive: Distribution) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return _numpy(predictive.mean), _numpy(predictive.stddev)
+
+
+def _binned_rms(
+    std: NDArray[np.float64], residual: NDArray[np.float64], bins: int
+) -> NDArray[np.float64]:
+    """Return the root mean squares of both in quantile bins of `std`, (bins, 2).
+
+    Rows of equal deviation share a bin, so one constant deviation is one point.
+    """
+    inner = np.unique(np.quantile(std, np.linspace(0, 1, bins + 1)[1:-1]))
+    group = np.searchsorted(inner, std, side="right")
+    return np.array([[_rms(std[group == g]), _rms(residual[group == g])] for g in np.unique(group)])
 
 
 def _rms(a: NDArray[np.float64]) -> float:

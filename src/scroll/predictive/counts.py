@@ -10,8 +10,9 @@ from torch import Generator, Tensor
 from .._core.checks import counts, must
 from .._core.value import cast, map_tensors, value
 from ..factors import Moments, NegativeBinomial, Poisson
-from .arguments import Levels, interval, quantile, randn, rows
+from .arguments import randn, rows
 from .count_cdf import count_cdf, search
+from .protocol import Numeric
 from .summaries import summary
 
 _LARGE = 2.0**40  # rates from which a Poisson count is normal to all digits of a float
@@ -19,7 +20,7 @@ _BLOCKS = 256  # terms of a sum over counts, on each side of y
 
 
 @value
-class Count:
+class Count(Numeric):
     """y | f of a count factor with rate exp f, f ~ N(latent_mean, latent_var).
 
     Attributes:
@@ -29,7 +30,6 @@ class Count:
     """
 
     discrete: ClassVar[bool] = True
-    ordered: ClassVar[bool] = True
 
     factor: Poisson | NegativeBinomial
     latent_mean: Tensor
@@ -78,15 +78,6 @@ class Count:
         """Return the least count whose cdf reaches q."""
         return CountMixture((self,)).icdf(q)
 
-    def quantile(self, q: Levels) -> Tensor:
-        """Return the quantiles at one level, or at Q levels along a last axis."""
-        return quantile(self.icdf, q, self.latent_mean)
-
-    def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
-        """Return the least and the greatest count of the central interval, which covers at least
-        `coverage`."""
-        return interval(self.quantile, coverage)
-
     def crps(self, y: Tensor) -> Tensor:
         """Return sum_k (F(k) - 1[k >= y])^2 of each row: see `CountMixture.crps`."""
         return CountMixture((self,)).crps(y)
@@ -105,18 +96,10 @@ class Count:
         noise = torch.randn(rate.shape, dtype=rate.dtype, device=rate.device, generator=generator)
         return torch.where(large, (rate + rate.sqrt() * noise).round(), drawn)
 
-    def in_units(self, shift: Tensor, scale: Tensor) -> "Count":
-        """Return it as it is: counts have no unit."""
-        return self
-
     def mixture(self) -> "Count | CountMixture":
         """Return the equal mixture of the members (M, ...); of one, that one."""
         each = [map_tensors(lambda t, m=m: t[m], self) for m in range(len(self.latent_mean))]
         return each[0] if len(each) == 1 else CountMixture(tuple(each))
-
-    def as_tensors(self) -> tuple[Tensor, Tensor]:
-        """Return mean and standard deviation, in float64."""
-        return self.mean.double(), self.stddev.double()
 
     @property
     def _at(self) -> Moments:
@@ -128,7 +111,7 @@ class Count:
 
 
 @value
-class CountMixture:
+class CountMixture(Numeric):
     """y ~ 1/M sum_m of count predictives.
 
     Attributes:
@@ -136,7 +119,6 @@ class CountMixture:
     """
 
     discrete: ClassVar[bool] = True
-    ordered: ClassVar[bool] = True
 
     parts: tuple[Count, ...]
 
@@ -150,11 +132,6 @@ class CountMixture:
         """The members' mean variance, and the variance of their means."""
         variances = torch.stack([part.variance for part in self.parts])
         return variances.mean(0) + self._means.var(0, unbiased=False)
-
-    @property
-    def stddev(self) -> Tensor:
-        """The square root of the variance."""
-        return self.variance.sqrt()
 
     @property
     def members(self) -> tuple[Count, ...]:
@@ -180,15 +157,6 @@ class CountMixture:
         found = search(exact.cdf, mean, exact.stddev, level)
         return found.to(self.parts[0].latent_mean.dtype)
 
-    def quantile(self, q: Levels) -> Tensor:
-        """Return the quantiles at one level, or at Q levels along a last axis."""
-        return quantile(self.icdf, q, self.parts[0].latent_mean)
-
-    def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
-        """Return the least and the greatest count of the central interval, which covers at least
-        `coverage`."""
-        return interval(self.quantile, coverage)
-
     def crps(self, y: Tensor) -> Tensor:
         """Return sum_{k < y} F(k)^2 + sum_{k >= y} (1 - F(k))^2 of each row, in float64.
 
@@ -206,14 +174,6 @@ class CountMixture:
         shape, device = each.shape[1:], each.device
         member = torch.randint(len(self.parts), shape, generator=generator, device=device)
         return each.gather(0, member[None])[0]
-
-    def in_units(self, shift: Tensor, scale: Tensor) -> "CountMixture":
-        """Return it as it is: counts have no unit."""
-        return self
-
-    def as_tensors(self) -> tuple[Tensor, Tensor]:
-        """Return mean and standard deviation, in float64."""
-        return self.mean.double(), self.stddev.double()
 
     @property
     def _means(self) -> Tensor:

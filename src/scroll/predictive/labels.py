@@ -7,27 +7,22 @@ from torch import Generator, Tensor
 
 from .._core.checks import labels
 from .._core.value import value
-from .arguments import Levels, as_tensor, interval, n_draws, quantile, rows
+from .arguments import as_tensor, n_draws, rows
+from .protocol import Labels, Numeric
 from .summaries import summary
 
 
 @value
-class Categorical:
+class Categorical(Labels):
     """P(y = k) = probs[..., k], y = 0..K-1. Moments are those of the one-hot vector.
 
     Attributes:
         log_probs: (..., N, K), normalised.
     """
 
-    discrete: ClassVar[bool] = True
     ordered: ClassVar[bool] = False
 
     log_probs: Tensor
-
-    @property
-    def probs(self) -> Tensor:
-        """P(y = k), (..., N, K)."""
-        return self.log_probs.exp()
 
     @property
     def mean(self) -> Tensor:
@@ -38,16 +33,6 @@ class Categorical:
     def variance(self) -> Tensor:
         """p (1 - p) of each label."""
         return self.probs * (1 - self.probs)
-
-    @property
-    def stddev(self) -> Tensor:
-        """The square root of the variance."""
-        return self.variance.sqrt()
-
-    @property
-    def mode(self) -> Tensor:
-        """The most probable label."""
-        return self.log_probs.argmax(-1)
 
     def log_prob(self, y: Tensor) -> Tensor:
         """Return log P(y) of each row, y an integer label."""
@@ -64,10 +49,6 @@ class Categorical:
         draws = torch.multinomial(flat, n, replacement=True, generator=generator)
         return draws.mT.unflatten(-1, lead)
 
-    def in_units(self, shift: Tensor, scale: Tensor) -> "Categorical":
-        """Return it as it is: labels have no unit."""
-        return self
-
     def recalibrated(self, power: float, lapse: float, rates: Tensor) -> "Categorical":
         """Return the probabilities to a power, but for a share drawn by `rates` (K,)."""
         return Categorical(_recalibrated(self.log_probs, power, lapse, rates))
@@ -76,37 +57,20 @@ class Categorical:
         """Return the equal mixture of the members (M, ...), in float64."""
         return Categorical(_averaged(self.log_probs))
 
-    def as_tensors(self) -> Tensor:
-        """Return the probabilities, in float64."""
-        return self.probs.double()
-
     def __repr__(self) -> str:
         shape, top = self.log_probs.shape, self.log_probs.amax(-1).exp()
         return summary("Categorical", shape[:-1], f"{shape[-1]} classes", largest_probability=top)
 
 
 @value
-class Ordered:
+class Ordered(Labels, Numeric):
     """P(y = k) = probs[..., k] for ordered levels: also a distribution function and quantiles.
 
     Attributes:
         log_probs: (..., N, K), normalised.
     """
 
-    discrete: ClassVar[bool] = True
-    ordered: ClassVar[bool] = True
-
     log_probs: Tensor
-
-    @property
-    def probs(self) -> Tensor:
-        """P(y = k), (..., N, K)."""
-        return self.log_probs.exp()
-
-    @property
-    def mode(self) -> Tensor:
-        """The most probable level."""
-        return self.log_probs.argmax(-1)
 
     @property
     def mean(self) -> Tensor:
@@ -117,11 +81,6 @@ class Ordered:
     def variance(self) -> Tensor:
         """The variance of the level's number."""
         return (self.probs * (self._levels - self.mean[..., None]).square()).sum(-1)
-
-    @property
-    def stddev(self) -> Tensor:
-        """The square root of the variance."""
-        return self.variance.sqrt()
 
     def log_prob(self, y: Tensor) -> Tensor:
         """Return log P(y) of each row, y the integer number of a level."""
@@ -137,15 +96,6 @@ class Ordered:
         short = self.probs.cumsum(-1) < rows(q, self.log_probs[..., 0])[..., None]
         return short[..., :-1].sum(-1)
 
-    def quantile(self, q: Levels) -> Tensor:
-        """Return the levels at one quantile level, or at Q of them along a last axis."""
-        return quantile(self.icdf, q, self.log_probs[..., 0])
-
-    def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
-        """Return the lowest and highest level of the central interval, which covers at least
-        `coverage`."""
-        return interval(self.quantile, coverage)
-
     def crps(self, y: Tensor) -> Tensor:
         """Return sum_k (P(. <= k) - 1[y <= k])^2 of each row, the ranked probability score."""
         reached = self._levels[:-1] >= y[..., None]
@@ -155,10 +105,6 @@ class Ordered:
         """Return n levels per row, (n, ...)."""
         return Categorical(self.log_probs).sample(n, generator)
 
-    def in_units(self, shift: Tensor, scale: Tensor) -> "Ordered":
-        """Return it as it is: levels have no unit."""
-        return self
-
     def recalibrated(self, power: float, lapse: float, rates: Tensor) -> "Ordered":
         """Return the probabilities to a power, but for a share drawn by `rates` (K,)."""
         return Ordered(_recalibrated(self.log_probs, power, lapse, rates))
@@ -166,10 +112,6 @@ class Ordered:
     def mixture(self) -> "Ordered":
         """Return the equal mixture of the members (M, ...), in float64."""
         return Ordered(_averaged(self.log_probs))
-
-    def as_tensors(self) -> Tensor:
-        """Return the probabilities, in float64."""
-        return self.probs.double()
 
     def __repr__(self) -> str:
         *shape, k = self.log_probs.shape

@@ -9,12 +9,13 @@ from torch.special import ndtr, ndtri
 
 from .._core.linalg import log_normal
 from .._core.value import cast, map_tensors, value
-from .arguments import Levels, interval, n_draws, quantile, randn, rows
+from .arguments import n_draws, randn, rows
+from .protocol import Numeric
 from .summaries import summary
 
 
 @value
-class Normal:
+class Normal(Numeric):
     """y ~ N(mean, noise_var + belief_var).
 
     Attributes:
@@ -25,7 +26,6 @@ class Normal:
     """
 
     discrete: ClassVar[bool] = False
-    ordered: ClassVar[bool] = True
 
     mean: Tensor
     noise_var: Tensor
@@ -35,11 +35,6 @@ class Normal:
     def variance(self) -> Tensor:
         """noise_var + belief_var."""
         return self.noise_var + self.belief_var
-
-    @property
-    def stddev(self) -> Tensor:
-        """The square root of the variance."""
-        return self.variance.sqrt()
 
     @property
     def members(self) -> tuple["Normal"]:
@@ -57,14 +52,6 @@ class Normal:
     def icdf(self, q: Tensor) -> Tensor:
         """Return the y whose cdf is q."""
         return self.mean + self.stddev * ndtri(rows(q, self.mean))
-
-    def quantile(self, q: Levels) -> Tensor:
-        """Return the quantiles at one level, or at Q levels along a last axis."""
-        return quantile(self.icdf, q, self.mean)
-
-    def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
-        """Return the quantiles that enclose the central `coverage` of the probability."""
-        return interval(self.quantile, coverage)
 
     def crps(self, y: Tensor) -> Tensor:
         """Return int (F(t) - 1[t >= y])^2 dt of each row."""
@@ -88,16 +75,12 @@ class Normal:
         parts = cast(self, torch.float64)
         return Mixture(parts) if len(parts.mean) > 1 else map_tensors(lambda t: t[0], parts)
 
-    def as_tensors(self) -> tuple[Tensor, Tensor]:
-        """Return mean and standard deviation, in float64."""
-        return self.mean.double(), self.stddev.double()
-
     def __repr__(self) -> str:
         return summary("Normal", self.mean.shape, mean=self.mean, stddev=self.stddev)
 
 
 @value
-class Mixture:
+class Mixture(Numeric):
     """y ~ 1/M sum_m N(mean_m, var_m).
 
     Attributes:
@@ -105,7 +88,6 @@ class Mixture:
     """
 
     discrete: ClassVar[bool] = False
-    ordered: ClassVar[bool] = True
 
     parts: Normal
 
@@ -118,11 +100,6 @@ class Mixture:
     def variance(self) -> Tensor:
         """The members' mean variance, and the variance of their means."""
         return self.collapsed().variance
-
-    @property
-    def stddev(self) -> Tensor:
-        """The square root of the variance."""
-        return self.variance.sqrt()
 
     @property
     def members(self) -> tuple[Normal, ...]:
@@ -157,14 +134,6 @@ class Mixture:
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
         return (low + high) / 2
 
-    def quantile(self, q: Levels) -> Tensor:
-        """Return the quantiles at one level, or at Q levels along a last axis."""
-        return quantile(self.icdf, q, self.mean)
-
-    def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
-        """Return the quantiles that enclose the central `coverage` of the probability."""
-        return interval(self.quantile, coverage)
-
     def crps(self, y: Tensor) -> Tensor:
         """Return E |Y - y| - E |Y - Y'| / 2 of each row, which is int (F(t) - 1[t >= y])^2 dt."""
         mean, variance = self.parts.mean, self.parts.variance
@@ -185,10 +154,6 @@ class Mixture:
     def in_units(self, shift: Tensor, scale: Tensor) -> "Mixture":
         """Return the distribution of shift + scale y."""
         return Mixture(self.parts.in_units(shift, scale))
-
-    def as_tensors(self) -> tuple[Tensor, Tensor]:
-        """Return mean and standard deviation, in float64."""
-        return self.mean.double(), self.stddev.double()
 
     def __repr__(self) -> str:
         members = f"{len(self.parts.mean)} members"

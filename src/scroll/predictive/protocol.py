@@ -7,14 +7,17 @@
 - `Labels`: a distribution of a label 0..K-1, with probabilities.
 
 Shapes are the user's: (..., N) for one output, (..., N, K) for several.
+
+The classes of this package inherit from these protocols what follows from the other operations.
+A class of your own may do the same, or just have the same operations.
 """
 
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from torch import Generator, Tensor
 from typing_extensions import Self
 
-from .arguments import Levels
+from .arguments import Levels, interval, quantile
 
 
 class Predictive(Protocol):
@@ -30,9 +33,11 @@ class Distribution(Predictive, Protocol):
     discrete: ClassVar[bool]  # y takes integer values only
     ordered: ClassVar[bool]  # y has an order, and so a distribution function and quantiles
 
-    @property
-    def mean(self) -> Tensor:
-        """E y; for unordered labels, of the one-hot vector."""
+    if TYPE_CHECKING:  # a property would hide the field of a dataclass
+
+        @property
+        def mean(self) -> Tensor:
+            """E y; for unordered labels, of the one-hot vector."""
 
     @property
     def variance(self) -> Tensor:
@@ -41,12 +46,14 @@ class Distribution(Predictive, Protocol):
     @property
     def stddev(self) -> Tensor:
         """The square root of the variance."""
+        return self.variance.sqrt()
 
     def sample(self, n: int, generator: Generator | None = None) -> Tensor:
         """Return n draws of y per row, (n, ...)."""
 
     def in_units(self, shift: Tensor, scale: Tensor) -> Self:
-        """Return the distribution of shift + scale y. Labels and counts have no unit to change."""
+        """Return the distribution of shift + scale y; labels and counts have no unit to change."""
+        return self
 
     def as_tensors(self) -> Tensor | tuple[Tensor, Tensor]:
         """Return what stands for it in a graph, float64: probabilities, or mean and stddev."""
@@ -64,6 +71,8 @@ class Stack(Predictive, Protocol):
 class Numeric(Distribution, Protocol):
     """A predictive of a real number, a count or an ordered level."""
 
+    ordered: ClassVar[bool] = True
+
     def cdf(self, y: Tensor) -> Tensor:
         """Return P(. <= y) of each row."""
 
@@ -72,28 +81,47 @@ class Numeric(Distribution, Protocol):
 
     def quantile(self, q: Levels) -> Tensor:
         """Return the quantiles at one level, or at Q levels along a last axis."""
+        return quantile(self.icdf, q, self.mean)
 
     def interval(self, coverage: float = 0.9) -> tuple[Tensor, Tensor]:
-        """Return the quantiles that enclose the central `coverage` of the probability."""
+        """Return the quantiles that enclose the central `coverage` of the probability.
+
+        Both ends belong to the interval: a discrete one covers at least `coverage`.
+        """
+        return interval(self.quantile, coverage)
 
     def crps(self, y: Tensor) -> Tensor:
         """Return int (F(t) - 1[t >= y])^2 dt of each row."""
+
+    def as_tensors(self) -> Tensor | tuple[Tensor, Tensor]:
+        """Return mean and standard deviation, in float64."""
+        return self.mean.double(), self.stddev.double()
 
 
 class Labels(Distribution, Protocol):
     """A predictive of a label 0..K-1, ordered or not."""
 
-    @property
-    def log_probs(self) -> Tensor:
-        """log P(y = k), (..., N, K)."""
+    discrete: ClassVar[bool] = True
+
+    if TYPE_CHECKING:
+
+        @property
+        def log_probs(self) -> Tensor:
+            """log P(y = k), (..., N, K)."""
 
     @property
     def probs(self) -> Tensor:
         """P(y = k), (..., N, K)."""
+        return self.log_probs.exp()
 
     @property
     def mode(self) -> Tensor:
         """The most probable label."""
+        return self.log_probs.argmax(-1)
+
+    def as_tensors(self) -> Tensor | tuple[Tensor, Tensor]:
+        """Return the probabilities, in float64."""
+        return self.probs.double()
 
     def recalibrated(self, power: float, lapse: float, rates: Tensor) -> Self:
         """Return the probabilities to a power, mixed with a share of labels drawn at random.
