@@ -35,8 +35,8 @@ BODIES = {
 }
 
 
-def close(mine, theirs, rtol=1e-9, atol=1e-12):
-    torch.testing.assert_close(mine, theirs, rtol=rtol, atol=atol)
+def close(ours, theirs, rtol=1e-9, atol=1e-12):
+    torch.testing.assert_close(ours, theirs, rtol=rtol, atol=atol)
 
 
 def gradients(body, psi, by):
@@ -127,11 +127,11 @@ def test_extreme_rows_have_finite_features_and_gradients(wavy):
 def test_dropout_is_of_training_only():
     body = Tabular(PLAIN, RANKED, 400, 1, dropout=0.3)
     x = torch.randn(50, PLAIN + RANKED)
-    whole = body.eval()(x)
+    full = body.eval()(x)
     some = body.train()(x)
     dropped = some == 0
     assert dropped.double().mean().item() == pytest.approx(0.3, abs=0.015)  # 5 / sqrt(20000 / 0.21)
-    close(some[~dropped], whole[~dropped] / 0.7)
+    close(some[~dropped], full[~dropped] / 0.7)
 
 
 REFUSED = {

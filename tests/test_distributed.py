@@ -353,7 +353,7 @@ WRONG = {
 }  # fmt: skip
 
 
-def said(run, rank):
+def message_of(run, rank):
     try:
         run(rank)
     except Exception as error:
@@ -361,7 +361,7 @@ def said(run, rank):
     return "nothing"
 
 
-def live(rank, folder, told):
+def live(rank, folder, output):
     """A rank that goes through everything, and tells what came of it."""
     warnings.simplefilter("error")
     torch.set_default_dtype(torch.float64)
@@ -379,18 +379,18 @@ def live(rank, folder, told):
         everything = (slice(0, 0), slice(0, N))[rank]
         found["empty"] = bound(ours.refit, "full", everything, table("full")[1], "stream")
         found["grown"] = grown(rank)
-        hollow = torch.zeros(0, H), torch.zeros(0)
-        found["hollow"] = described(ours.refit(HEADS["full"](), [hollow, *([] if rank else [
-            (torch.ones(5, H), torch.arange(5.0)), hollow])]))  # fmt: skip
+        nothing = torch.zeros(0, H), torch.zeros(0)
+        found["nothing"] = described(ours.refit(HEADS["full"](), [nothing, *([] if rank else [
+            (torch.ones(5, H), torch.arange(5.0)), nothing])]))  # fmt: skip
         found["normed"] = [normed(rank, dim) for dim in (1, 2)]
         found["padded"], found["on purpose"], found["kept"] = (
             run(rank) for run in (padded, on_purpose, kept)
         )
-        found["wrong"] = {name: said(run, rank) for name, (run, _) in WRONG.items()}
+        found["wrong"] = {name: message_of(run, rank) for name, (run, _) in WRONG.items()}
         dist.destroy_process_group()
         torch.save(found, f"{folder}/{rank}.pt")
     except Exception:
-        told.put(traceback.format_exc())
+        output.put(traceback.format_exc())
         raise
 
 
@@ -398,8 +398,8 @@ def live(rank, folder, told):
 def ranks(tmp_path):
     """What two ranks have found."""
     context = multiprocessing.get_context("spawn")
-    told = context.SimpleQueue()
-    both = [context.Process(target=live, args=(r, str(tmp_path), told)) for r in range(2)]
+    output = context.SimpleQueue()
+    both = [context.Process(target=live, args=(r, str(tmp_path), output)) for r in range(2)]
     for one in both:
         one.start()
     until = time.monotonic() + 120
@@ -410,7 +410,7 @@ def ranks(tmp_path):
         one.kill()
         one.join()
     assert not hung, "a rank waits for ever"
-    assert [one.exitcode for one in both] == [0, 0], told.get()
+    assert [one.exitcode for one in both] == [0, 0], output.get()
     return [torch.load(tmp_path / f"{r}.pt") for r in range(2)]
 
 
@@ -432,17 +432,17 @@ def test_two_ranks_are_one_process(ranks):
         first, second = (found[f"refit {name} {how}"] for found in ranks)
         alike(first, second, 0)
         alike(first, bound(scroll.refit, name, slice(0, N), table(name)[1], how), 1e-9)
-    whole = bound(scroll.refit, "full", slice(0, N), table("full")[1], "tensor")
+    everything = bound(scroll.refit, "full", slice(0, N), table("full")[1], "tensor")
     for found in ranks:
-        alike(found["empty"], whole, 1e-9)
-        alike(found["grown"], whole, 1e-9)
+        alike(found["empty"], everything, 1e-9)
+        alike(found["grown"], everything, 1e-9)
         for name, (_, want) in WRONG.items():
             assert want in found["wrong"][name], name
         assert found["on purpose"]
         assert found["kept"]
     mean = (ranks[0]["padded"] + ranks[1]["padded"]) / 2
     torch.testing.assert_close(mean, padded(), rtol=1e-12, atol=1e-12)
-    alike(ranks[0]["hollow"], ranks[1]["hollow"], 0)
+    alike(ranks[0]["nothing"], ranks[1]["nothing"], 0)
     for dim in range(2):  # one counted its rows, the other nothing
         first, second = (found["normed"][dim]["mean"] for found in ranks)
         assert (first == 0).all()
@@ -590,13 +590,13 @@ def test_a_rank_that_dies_stops_the_run_and_the_next_one_goes_on(tmp_path, monke
     while not (tmp_path / "diabetes.safetensors").exists() and time.monotonic() < until:
         time.sleep(0.02)
     os.kill(second_rank(first), signal.SIGKILL)
-    told = finished(first)
+    output = finished(first)
     assert first.returncode != 0
-    assert "Signal 9 (SIGKILL)" in told
+    assert "Signal 9 (SIGKILL)" in output
     second = launched(tmp_path, "--steps", "250")
-    told = finished(second)
-    assert second.returncode == 0, told
-    start = int(told.split("2 ranks, 342 rows, from step ")[1].split()[0])
+    output = finished(second)
+    assert second.returncode == 0, output
+    start = int(output.split("2 ranks, 342 rows, from step ")[1].split()[0])
     assert 0 < start < 250
     torch.set_default_dtype(torch.float32)
     (tmp_path / "calm").mkdir()
@@ -605,9 +605,9 @@ def test_a_rank_that_dies_stops_the_run_and_the_next_one_goes_on(tmp_path, monke
     runpy.run_path(str(ROOT / "examples/distributed.py"), run_name="__main__")
     calm = capsys.readouterr().out
     assert "1 ranks, 342 rows, from step 0" in calm
-    assert scores(told) == pytest.approx(scores(calm), abs=1e-8)
+    assert scores(output) == pytest.approx(scores(calm), abs=1e-8)
 
 
-def scores(told):
-    words = told.split("test NLL ")[1].replace(",", "").split()
+def scores(output):
+    words = output.split("test NLL ")[1].replace(",", "").split()
     return float(words[0]), float(words[2])

@@ -154,9 +154,9 @@ def test_the_schedule_is_torchs_one_cycle():
         rates.append(adam.param_groups[0]["lr"])
         adam.step()
         theirs.step()
-    mine = step_factors(Settings(steps=steps, schedule="one-cycle"), torch.zeros(())).numpy()
+    ours = step_factors(Settings(steps=steps, schedule="one-cycle"), torch.zeros(())).numpy()
     # the steepest step is pi/2 * 0.96 / 100
-    np.testing.assert_allclose(mine, rates, rtol=0, atol=0.016)
+    np.testing.assert_allclose(ours, rates, rtol=0, atol=0.016)
 
 
 @pytest.mark.parametrize("average", [1, 7, 1000])

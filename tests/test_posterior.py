@@ -101,13 +101,13 @@ def test_pure_noise_shuts_the_weights_off_and_no_noise_leaves_them():
 
 def test_streaming_is_one_batch():
     psi, y = data()
-    whole = refit(head(), psi, y)
+    everything = refit(head(), psi, y)
     loader = DataLoader(TensorDataset(psi, y), batch_size=7)
     batches = refit(head(), loader)
     pairs = refit(head(), ((psi[i : i + 9], y[i : i + 9]) for i in range(0, N, 9)))
     for other in (batches, pairs):
-        torch.testing.assert_close(other.weights.mean, whole.weights.mean, rtol=1e-9, atol=0)
-        torch.testing.assert_close(other.noise, whole.noise, rtol=1e-9, atol=0)
+        torch.testing.assert_close(other.weights.mean, everything.weights.mean, rtol=1e-9, atol=0)
+        torch.testing.assert_close(other.noise, everything.noise, rtol=1e-9, atol=0)
 
 
 def test_a_stream_is_never_held():
@@ -128,14 +128,16 @@ def test_a_stream_is_never_held():
 
 def test_update_is_refitting_on_everything():
     psi, y = data()
-    whole = refit(head(), psi, y)
+    everything = refit(head(), psi, y)
     grown = refit(head(), psi[:20], y[:20])
     for i in range(20, N, 8):
         grown = grown.update(psi[i : i + 8], y[i : i + 8])
     for name in ("alpha", "noise"):
-        torch.testing.assert_close(getattr(grown, name), getattr(whole, name), rtol=1e-9, atol=0)
-    torch.testing.assert_close(grown.weights.mean, whole.weights.mean, rtol=1e-9, atol=0)
-    torch.testing.assert_close(grown(psi).variance, whole(psi).variance, rtol=1e-9, atol=0)
+        torch.testing.assert_close(
+            getattr(grown, name), getattr(everything, name), rtol=1e-9, atol=0
+        )
+    torch.testing.assert_close(grown.weights.mean, everything.weights.mean, rtol=1e-9, atol=0)
+    torch.testing.assert_close(grown(psi).variance, everything(psi).variance, rtol=1e-9, atol=0)
 
 
 def numbers(bound):
@@ -162,8 +164,8 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_posterior_is_a_value(change, hybrid):
     """Every change makes a new one; the old one stays as it was."""
-    mine = RegressionHead(H)
-    bound = refit(mine, *data(), hybrid=hybrid, steps=3)
+    own = RegressionHead(H)
+    bound = refit(own, *data(), hybrid=hybrid, steps=3)
     (psi, y), before, mean = data(), numbers(bound), bound(torch.ones(2, H)).mean
     fields = dict(vars(bound))
     new = CHANGES[change](bound, psi, y)
@@ -172,8 +174,8 @@ def test_a_posterior_is_a_value(change, hybrid):
     assert all(x is fields[name] for name, x in vars(bound).items())
     torch.testing.assert_close(numbers(bound), before, rtol=0, atol=0)
     torch.testing.assert_close(bound(torch.ones(2, H)).mean, mean, rtol=0, atol=0)
-    assert bound.head is mine
-    assert mine.log_alpha.device.type == "cpu"
+    assert bound.head is own
+    assert own.log_alpha.device.type == "cpu"
     with pytest.raises(FrozenInstanceError):
         bound.alpha = bound.noise
 
@@ -189,10 +191,10 @@ def test_kept_hyperparameters_do_not_follow_further_data():
 
 def test_predictions_do_not_follow_a_bias_that_is_trained_later():
     psi, y = data()
-    mine = RegressionHead(H)
-    bound = refit(mine, psi, y)
+    own = RegressionHead(H)
+    bound = refit(own, psi, y)
     before = bound(psi).mean
-    torch.nn.init.constant_(mine.bias, 3.0)
+    torch.nn.init.constant_(own.bias, 3.0)
     torch.testing.assert_close(bound(psi).mean, before, rtol=0, atol=0)
 
 
@@ -225,8 +227,8 @@ def test_leverage_is_the_hat_matrix():
 
 def test_the_heads_own_hyperparameters_can_be_kept():
     psi, y = data()
-    mine = head(alpha=3.0, noise=0.5)
-    bound = refit(mine, psi, y, hyper="head")
+    own = head(alpha=3.0, noise=0.5)
+    bound = refit(own, psi, y, hyper="head")
     closed = RegressionHead(H, method="closed", alpha=3.0, noise=0.5, bias=False)
     closed.condition(psi, y)
     torch.testing.assert_close(bound(psi).mean, closed(psi).mean)
@@ -252,11 +254,11 @@ def test_weights_are_drawn_from_the_posterior():
 
 def test_a_bias_is_taken_off_and_put_back():
     psi, y = data()
-    mine = RegressionHead(H)
-    torch.nn.init.constant_(mine.bias, 10.0)
+    own = RegressionHead(H)
+    torch.nn.init.constant_(own.bias, 10.0)
     other = RegressionHead(H)
     torch.nn.init.constant_(other.bias, 1.0)
-    shifted, plain = refit(mine, psi, y + 10), refit(other, psi, y + 1)
+    shifted, plain = refit(own, psi, y + 10), refit(other, psi, y + 1)
     torch.testing.assert_close(shifted.weights.mean, plain.weights.mean, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(shifted(psi).mean, plain(psi).mean + 9)
     draws = shifted.sample_weights(20_000, torch.Generator().manual_seed(0))(psi)
@@ -268,9 +270,9 @@ def test_a_bias_is_taken_off_and_put_back():
 def test_a_bias_is_one_more_feature():
     psi, y = data()
     with_one = torch.cat([psi, torch.ones(N, 1)], -1)
-    mine = RegressionHead(H)
-    torch.nn.init.constant_(mine.bias, 1.0)
-    bound, theirs = refit(mine, psi, y + 3), flat_ridge(with_one, y + 2)
+    own = RegressionHead(H)
+    torch.nn.init.constant_(own.bias, 1.0)
+    bound, theirs = refit(own, psi, y + 3), flat_ridge(with_one, y + 2)
     assert bound.weights.mean.shape == (1, H + 1)
     np.testing.assert_allclose(bound.weights.mean[0].detach(), theirs.coef_, rtol=1e-6)
 
@@ -324,9 +326,9 @@ def test_classes_that_are_rare_stay_rare(name):
 @pytest.mark.parametrize("name", [n for n in HEADS if n != "any"])
 def test_every_head_has_a_refit(name):
     make, labels = HEADS[name]
-    mine, psi, y = make(H), torch.randn(N, H), labels(N)
-    bound = refit(mine, psi, y)
-    outputs = mine.likelihood.latents
+    own, psi, y = make(H), torch.randn(N, H), labels(N)
+    bound = refit(own, psi, y)
+    outputs = own.likelihood.latents
     assert bound.ood_score(psi).shape == (N,)
     assert bound.leverage(psi).shape == ((N,) if outputs == 1 else (N, outputs))
     drawn = bound.sample_weights(2)

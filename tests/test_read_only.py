@@ -14,7 +14,7 @@ QUICK = {"body": "smooth", "max_steps": 3, "random_state": 0}
 
 @pytest.fixture(autouse=True)
 def _always():
-    """Torch warns of read-only arrays once per process, unless it is told otherwise."""
+    """Torch warns of read-only arrays once per process, unless filters say otherwise."""
     torch.set_warn_always(True)
     yield
     torch.set_warn_always(False)

@@ -102,7 +102,7 @@ def test_a_replicate_of_a_stack_is_the_solo_run_in_mini_batches(key):
 
 
 def test_what_was_kept_is_what_predicts():
-    """The held-out score of the network that comes back is the one told: of a network with
+    """The held-out score of the network that comes back is the reported one: of a network with
     dropout, in eval."""
     done = trained("mc-dropout", range(R))
     with torch.no_grad():
@@ -119,11 +119,11 @@ def test_row_square_is_the_sum_of_squares_twice_differentiable():
     assert gradcheck(linalg.row_square, x)
     assert gradgradcheck(linalg.row_square, x)
     by = torch.randn(2, 5)
-    mine, theirs = (
+    ours, theirs = (
         torch.autograd.grad((by * f(x)).sum(), x)[0]
         for f in (linalg.row_square, lambda t: t.norm(dim=-1) ** 2)
     )
-    torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=0)
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=0)
     each = torch.vmap(linalg.row_square)(x)
     torch.testing.assert_close(each, linalg.row_square(x), rtol=0, atol=0)
 
@@ -135,8 +135,8 @@ def test_last_and_square_is_both_twice_differentiable():
     torch.testing.assert_close(square, x[..., :3].norm(dim=-1) ** 2, rtol=1e-12, atol=0)
     assert gradcheck(linalg.last_and_square, x)
     assert gradgradcheck(linalg.last_and_square, x)
-    for each, whole in zip(torch.vmap(linalg.last_and_square)(x), (last, square), strict=True):
-        torch.testing.assert_close(each, whole, rtol=0, atol=0)
+    for each, joint in zip(torch.vmap(linalg.last_and_square)(x), (last, square), strict=True):
+        torch.testing.assert_close(each, joint, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (4, 7, 50)])
@@ -144,10 +144,10 @@ def test_standardised_rows_are_layer_norm_forward_and_backward(shape):
     """The Function that a GPU uses, here on a CPU."""
     x = (3 * torch.randn(shape) + 2).requires_grad_()
     by = torch.randn(shape)
-    mine, _ = linalg.Standardised.apply(x, 1e-5)
+    ours, _ = linalg.Standardised.apply(x, 1e-5)
     theirs = layer_norm(x, shape[-1:], eps=1e-5)
-    torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-12)
-    grads = [torch.autograd.grad(y, x, by)[0] for y in (mine, theirs)]
+    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
+    grads = [torch.autograd.grad(y, x, by)[0] for y in (ours, theirs)]
     torch.testing.assert_close(*grads, rtol=1e-9, atol=1e-12)
     assert gradcheck(lambda t: linalg.Standardised.apply(t, 1e-5)[0], x[..., :2, :])
     each = torch.vmap(lambda t: linalg.Standardised.apply(t, 1e-5)[0])(x[None])[0]
@@ -158,11 +158,11 @@ def test_standardised_rows_that_hardly_vary_are_layer_norms_too():
     """Where eps counts, and a row of one value, which is zero with a gradient of 1/sqrt(eps)."""
     x = torch.cat([1 + 1e-3 * torch.randn(3, 8), torch.full((1, 8), 0.5)]).requires_grad_()
     by = torch.randn(4, 8)
-    mine, theirs = linalg.Standardised.apply(x, 1e-5)[0], layer_norm(x, (8,), eps=1e-5)
-    assert (mine[-1] == 0).all()
+    ours, theirs = linalg.Standardised.apply(x, 1e-5)[0], layer_norm(x, (8,), eps=1e-5)
+    assert (ours[-1] == 0).all()
     # x less its mean is known to 1e-16, times 1/sqrt(eps) = 316
-    torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-12)
-    grads = [torch.autograd.grad(y, x, by)[0] for y in (mine, theirs)]
+    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
+    grads = [torch.autograd.grad(y, x, by)[0] for y in (ours, theirs)]
     torch.testing.assert_close(*grads, rtol=1e-9, atol=1e-9)
 
 
@@ -209,8 +209,8 @@ def test_the_footprint_is_linear_in_the_rows_of_a_batch():
     parameters = 8 * sum(p.numel() for p in network.parameters())
     assert 2 * at[0] - at[1] >= 6 * parameters  # what no rows would take
     # of a batch, only the rows themselves are all there
-    aside = 2 * 8 * (rows.x.numel() + rows.y.numel()) * (1200 - 300) // 1200
-    assert footprint(network, rows, batch=300) == at[0] + aside
+    unused = 2 * 8 * (rows.x.numel() + rows.y.numel()) * (1200 - 300) // 1200
+    assert footprint(network, rows, batch=300) == at[0] + unused
 
 
 def test_a_stack_is_what_fits_and_on_a_cpu_what_is_cached(monkeypatch):

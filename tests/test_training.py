@@ -131,26 +131,26 @@ def test_replicates_are_handed_out_as_they_finish():
     rows, held, seeds = data(), data(1), (3, 5, 8, 13)
     settings = Settings(steps=150, every=1, patience=6)
     parts = list(train_in_parts(stack(make("closed"), seeds), rows, held, settings))
-    whole = train(stack(make("closed"), seeds), rows, held, settings)
+    together = train(stack(make("closed"), seeds), rows, held, settings)
     assert len(parts) > 1
     assert sorted(torch.cat([p.which for p in parts]).tolist()) == [0, 1, 2, 3]
     for part in parts:  # conditioned on its own rows, and where it was best
         torch.testing.assert_close(held_out_nll(part.network, held.take(part.which)), part.score)
-        torch.testing.assert_close(part.score, whole.score[part.which])
+        torch.testing.assert_close(part.score, together.score[part.which])
 
 
 def test_progress_is_told():
-    told = []
+    calls = []
     done = train(
         stack(make(), range(R)),
         data(),
         data(1),
         Settings(steps=200, patience=3),
-        watch=lambda stopped, best: told.append((stopped, best)),
+        watch=lambda stopped, best: calls.append((stopped, best)),
     )
     assert isinstance(done, Trained)
-    assert [t[0] for t in told] == sorted(t[0] for t in told)
-    assert told[-1][1] == pytest.approx(done.score.min().item())
+    assert [t[0] for t in calls] == sorted(t[0] for t in calls)
+    assert calls[-1][1] == pytest.approx(done.score.min().item())
 
 
 def test_layer_norm_follows_the_activation():

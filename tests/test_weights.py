@@ -38,9 +38,9 @@ def loss_and_grads(head, psi, y, total, **weight):
     return loss, torch.autograd.grad(loss.sum(), learned, allow_unused=True)
 
 
-def assert_same(mine, theirs):
-    torch.testing.assert_close(mine[0], theirs[0], rtol=1e-9, atol=0)
-    for g, h in zip(mine[1], theirs[1], strict=True):
+def assert_same(ours, theirs):
+    torch.testing.assert_close(ours[0], theirs[0], rtol=1e-9, atol=0)
+    for g, h in zip(ours[1], theirs[1], strict=True):
         assert (g is None) == (h is None)
         if g is not None:
             torch.testing.assert_close(g, h, rtol=1e-9, atol=1e-10)
@@ -152,8 +152,8 @@ def test_rows_that_all_share_stay_shared(keep):
     torch.testing.assert_close(some.weight, weight.expand(2, 5), rtol=0, atol=0)
     torch.testing.assert_close(some.y, y[1:3], rtol=0, atol=0)
     own = Rows(torch.randn(4, 5, D), y, torch.rand(4, 5))
-    for mine, whole in zip(own.take(keep), own, strict=True):
-        torch.testing.assert_close(mine, whole[1:3], rtol=0, atol=0)
+    for ours, everything in zip(own.take(keep), own, strict=True):
+        torch.testing.assert_close(ours, everything[1:3], rtol=0, atol=0)
     assert own._replace(weight=None).take(keep).weight is None
 
 
@@ -166,12 +166,12 @@ def regression(n=60, h=H, lead=(), outputs=1):
     return psi, y[..., 0] if outputs == 1 else y
 
 
-def assert_bound_alike(mine, theirs, psi):
+def assert_bound_alike(ours, theirs, psi):
     for name in ("alpha", "noise"):
-        torch.testing.assert_close(getattr(mine, name), getattr(theirs, name), rtol=1e-9, atol=0)
+        torch.testing.assert_close(getattr(ours, name), getattr(theirs, name), rtol=1e-9, atol=0)
     for part in (lambda b: b.weights.mean, lambda b: b.weights.cov.dense()):
-        torch.testing.assert_close(part(mine), part(theirs), rtol=1e-9, atol=1e-11)
-    torch.testing.assert_close(mine.ood_score(psi), theirs.ood_score(psi), rtol=1e-9, atol=0)
+        torch.testing.assert_close(part(ours), part(theirs), rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(ours.ood_score(psi), theirs.ood_score(psi), rtol=1e-9, atol=0)
 
 
 @pytest.mark.parametrize("hyper", ["evidence", "head"])
@@ -232,9 +232,9 @@ def test_a_refit_refuses_weights_of_another_shape(shape):
 def test_weights_may_come_from_a_loader():
     psi, y = regression()
     weight = torch.rand(60) + 0.1
-    whole = refit(RegressionHead(H), [(psi, y, weight)])
+    everything = refit(RegressionHead(H), [(psi, y, weight)])
     batches = refit(RegressionHead(H), DataLoader(TensorDataset(psi, y, weight), batch_size=13))
-    assert_bound_alike(batches, whole, psi)
+    assert_bound_alike(batches, everything, psi)
 
 
 @pytest.mark.parametrize("family", ["diag", "full", "lowrank"])
