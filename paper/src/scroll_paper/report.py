@@ -43,7 +43,7 @@ def _section(table: Table) -> Iterator[str]:
         return
     beside = published.beside(table)
     yield ""
-    yield "<details><summary>Beside the paper</summary>"
+    yield "<details><summary>Compared with the paper</summary>"
     yield ""
     yield to_markdown(replace(beside, title="", note="")).strip()
     yield ""
@@ -54,7 +54,7 @@ def _section(table: Table) -> Iterator[str]:
     yield f"{len(found) - len(apart)} of {len(found)} numbers agree with the paper's."
     if apart:
         yield (
-            "Apart: "
+            "Different: "
             + "; ".join(
                 f"{_name(a.row)} on {a.column} {a.ours:.3f} (paper {a.paper:.3f})" for a in apart
             )

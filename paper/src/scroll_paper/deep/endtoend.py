@@ -158,7 +158,7 @@ def cifar(found: Found, results: Path, wants: Wants) -> list[Table]:
     ]
     title = (
         "CIFAR-10 with a ResNet-18 from scratch, mean and standard error over seeds; T* is the "
-        "best temperature on the test pictures themselves"
+        "temperature with the best NLL on the test images themselves"
     )
     made = table(
         "appendix_cifar", title, tuple(columns), blocks, show_se=True, greatest=("Accuracy",)
@@ -186,8 +186,8 @@ def _health(
         )
     }
     title = (
-        "What diagnose() says on training pictures: the noise's share of the variance, and 1/V of "
-        "the tenth with the largest residuals over that of all, of the worst output"
+        "diagnose() on training images, worst output: share of the noise in the variance, and mean "
+        "1/V of the 10 % of rows with the largest residuals, relative to all rows"
     )
     made = table(f"diagnosis_{name}", title, tuple(columns), [Block(rows, None)], show_se=True)
     return [made] if rows else []
@@ -222,7 +222,7 @@ def faces(found: Found, results: Path, wants: Wants) -> list[Table]:
         for label, method in labels_of(NUMBERS).items()
         if wants(method)
     }
-    title = "UTKFace, age in years at 64 pixels: ResNet-18 from scratch, EfficientNet-Lite0 else"
+    title = "UTKFace, age in years, 64 pixels: ResNet-18 from scratch, EfficientNet-Lite0 otherwise"
     fits = {
         f"{label}, {TITLES[condition]}": (method, condition)
         for condition in CONDITIONS

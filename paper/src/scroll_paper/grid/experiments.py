@@ -23,21 +23,21 @@ _OTHERS = tuple(a for a in ARCHITECTURES if a != "relu+LN")
 
 GRID: dict[str, GridExperiment] = {
     "headline": GridExperiment(
-        "SCROLL against tuned references and ensembles: NLL, calibration error, RMSE",
+        "SCROLL against tuned baselines and ensembles: NLL, calibration error, RMSE",
         _HEADLINE,
         several(
             by_set("headline_nll", "Test NLL", lines.HEADLINE, "nll"),
             by_set("table1_headline_caliberr", "Calibration error", lines.HEADLINE, "caliberr"),
             by_set("headline_rmse", "Test RMSE", lines.HEADLINE, "rmse"),
             by_set(
-                "mean_baseline_note", "The sanity floor, test NLL", (lines.FLOOR,), "nll",
+                "mean_baseline_note", "The mean predictor, test NLL", (lines.FLOOR,), "nll",
                 closed=True,
             ),
         ),
         where={},
     ),
     "attribution": GridExperiment(
-        "the design space: route, cavity and score by themselves",
+        "the design space: the effect of route, cavity and score",
         _rows(*lines.ATTRIBUTION),
         several(
             by_set("appendix_attribution_full_nll", "Test NLL", lines.ATTRIBUTION, "nll"),
@@ -46,18 +46,18 @@ GRID: dict[str, GridExperiment] = {
         where={},
     ),
     "ens-mixture": GridExperiment(
-        "ensembles scored by their moments and as the exact mixture",
+        "ensembles scored as a normal distribution with their moments and as the exact mixture",
         lines.MIXTURE.rows,
         by_set("appendix_ens_mixture", "Test NLL of ensembles", (lines.MIXTURE,), "nll"),
     ),
     "prior-ablation": GridExperiment(
-        "the prior term learned, fixed, left out, or a KL",
+        "prior term: learned, fixed, left out, or KL",
         _rows(*lines.PRIOR),
         by_set("appendix_prior_ablation", "Test NLL", lines.PRIOR, "nll"),
         where={},
     ),
     "architecture": GridExperiment(
-        "the four bodies one by one",
+        "the four architectures of the body, one by one",
         _rows(lines.by_body("scroll-full"), lines.by_body("scroll-diag")),
         several(
             by_set(
@@ -71,7 +71,7 @@ GRID: dict[str, GridExperiment] = {
         ),
     ),
     "sensitivity": GridExperiment(
-        "the floor on the covariance and the patience",
+        "sensitivity to the floor on the covariance and to the patience",
         _rows(*lines.SENSITIVITY),
         by_set(
             "appendix_sensitivity", "SCROLL-Full (relu+LN), test NLL", lines.SENSITIVITY, "nll",
@@ -90,7 +90,7 @@ GRID: dict[str, GridExperiment] = {
         builders.batching,
     ),
     "two-layer": GridExperiment(
-        "the design space and the references at depth two",
+        "the design space and the baselines at depth two",
         _rows(*lines.DEEP_ATTRIBUTION, *lines.DEEP_BASELINES),
         several(
             by_set("appendix_2l_nll", "Depth two, test NLL", lines.DEEP_ATTRIBUTION, "nll"),
@@ -114,7 +114,7 @@ GRID: dict[str, GridExperiment] = {
         (Row("loo-gap", "loo-gap"),), builders.loo_gap, seeds=_TEN,
     ),
     "classification": GridExperiment(
-        "nine heads for labels and their references, relu+LN: NLL, ECE",
+        "nine classification heads and their baselines, relu+LN: NLL, ECE",
         _rows(*lines.classification(1)),
         several(
             by_set(
@@ -129,7 +129,7 @@ GRID: dict[str, GridExperiment] = {
         where=lines.PLAIN,
     ),
     "classification-0l": GridExperiment(
-        "the nine heads on the inputs themselves",
+        "the nine classification heads directly on the inputs",
         _rows(*lines.classification(0)),
         by_set(
             "appendix_classification_0l_nll", "Depth zero, test NLL", lines.classification(0),
@@ -139,7 +139,7 @@ GRID: dict[str, GridExperiment] = {
         where={"depth": 0},
     ),
     "classification-2l": GridExperiment(
-        "heads for labels and references at depth two, relu+LN: NLL, ECE",
+        "classification heads and baselines at depth two, relu+LN: NLL, ECE",
         _rows(*lines.classification(2)),
         several(
             by_set(
@@ -155,7 +155,7 @@ GRID: dict[str, GridExperiment] = {
         where={**lines.PLAIN, **lines.DEEP},
     ),
     "classification-bodies": GridExperiment(
-        "heads for labels and references on the three other bodies, one and two layers: NLL",
+        "classification heads and baselines on the three other bodies, one and two layers: NLL",
         _rows(*(b for d in (1, 2) for a in _OTHERS for b in lines.classification(d, a))),
         several(
             *(
@@ -178,7 +178,7 @@ GRID: dict[str, GridExperiment] = {
         sets=("california", "protein", "year", "flights", "sick", "utkface"),
     ),
     "ood": GridExperiment(
-        "rows from elsewhere told by their epistemic variance, and what that costs",
+        "out-of-distribution detection by epistemic variance, and its cost in NLL",
         _rows(*lines.OOD),
         builders.ood,
         sets=("sick", "utkface", "wine"),
