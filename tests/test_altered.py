@@ -16,8 +16,8 @@ from altered import little_memory, opened, sealed
 from scroll import ScrollClassifier, ScrollRegressor
 from scroll._core.archive import UNSEALED, VERSION, pack, unpack
 from scroll.estimators import modelfile
-from scroll.estimators.model import Spec, declared
 from scroll.estimators.modelfile import FORMAT
+from scroll.estimators.spec import Spec, declared
 
 pytestmark = pytest.mark.filterwarnings("ignore::scroll.estimators.CollapsedNoise")
 QUICK = {"max_steps": 4, "random_state": 0}

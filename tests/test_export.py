@@ -18,8 +18,8 @@ ort = pytest.importorskip("onnxruntime")
 pd = pytest.importorskip("pandas")
 
 from scroll.estimators.onnx import export_onnx, traced  # noqa: E402
-from scroll.estimators.onnx_counts import cdf as graph_cdf  # noqa: E402
-from scroll.estimators.onnx_counts import latent  # noqa: E402
+from scroll.estimators.onnx_graph import cdf as graph_cdf  # noqa: E402
+from scroll.estimators.onnx_graph import latent  # noqa: E402
 from scroll.factors import NegativeBinomial, Poisson  # noqa: E402
 from scroll.predictive import Count  # noqa: E402
 from sweeps import cases, exhaustive  # noqa: E402

@@ -7,7 +7,7 @@ import torch
 
 from parts import HEADS
 from scroll import refit
-from scroll.estimators.readout import Readout
+from scroll.estimators.model import Readout
 
 M, N, H = 3, 12, 4
 FREE = [name for name in HEADS if name != "any"]
@@ -33,7 +33,7 @@ def made(name, dtype=torch.float64, **kwargs):
 
 def empty(head):
     """A readout in the precision of the head; the mean keeps its own."""
-    out = Readout(head.likelihood, M, head.likelihood.latents, H)
+    out = Readout(head.likelihood, M, H)
     assert out.mean.dtype == torch.float64
     out.scale, out.noise = (x.to(head.log_alpha.dtype) for x in (out.scale, out.noise))
     return out

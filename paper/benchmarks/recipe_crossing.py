@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 import variants
-from scroll.estimators.model import Spec
+from scroll.estimators.spec import Spec
 from scroll.fitting.calibration import best_power, lapse_rate
 from scroll.fitting.crossfit import cross_fit
 from scroll.fitting.plans import default

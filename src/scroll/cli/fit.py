@@ -12,7 +12,7 @@ import pandas as pd
 
 from .._core.checks import listed, must, one_of
 from ..estimators import ScrollClassifier, ScrollRegressor
-from ..estimators.model import COUNTS
+from ..estimators.spec import COUNTS
 from ..tables.columns import TableSchema
 from ..tables.frames import Array
 from ..tables.outliers import describe

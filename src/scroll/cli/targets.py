@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._core.checks import listed, must, refusal
-from ..estimators.model import COUNTS
+from ..estimators.spec import COUNTS
 from ..estimators.task import check_counts
 from ..tables.cells import UNREADABLE, example
 from ..tables.frames import Array

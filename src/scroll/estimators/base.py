@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .._core.checks import must, positive_int
 from .._core.value import cast
+from ..posterior.posterior import Posterior
 from ..predictive.arguments import Levels, as_tensor
 from ..tables.columns import Remarks, TableSchema
 from ..tables.frames import Array, TableLike, frame_of, holds_text, typed
@@ -27,6 +28,8 @@ from .user_warnings import warn_of_columns, warn_of_gaps
 
 class Scroll(BaseEstimator):  # type: ignore[misc]
     """Columns, members, files: all but the target, which is the matter of `task_`."""
+
+    # Fourteen methods, because scikit-learn's users find every prediction on the estimator.
 
     model_: Model
     schema_: TableSchema
@@ -92,7 +95,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         """Held-out negative log-likelihood of each body and route that was tried."""
         return dict(self.model_.spec.tried)
 
-    def predict_dist(self, X: TableLike) -> Any:
+    def predict_dist(self, X: TableLike) -> Any:  # which class follows from the likelihood
         """Return the predictive distribution of each row.
 
         It has `mean`, `stddev`, `log_prob`, `cdf`, `quantile`, `interval` and `sample`; of classes
@@ -151,7 +154,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
             X: a table with the columns of training.
         """
         codes = self._new(X)
-        return self.model_.over("ood_score", codes).numpy()
+        return self.model_.average(Posterior.ood_score, codes).numpy()
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file, completely or not at all; `scroll.load` reads it."""

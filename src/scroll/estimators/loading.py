@@ -15,9 +15,10 @@ from ..tables.columns import TableSchema
 from ..tables.frames import Array
 from .classifier import ScrollClassifier
 from .labels import LabelTask, label_likelihood
-from .model import Model, Spec, declared
+from .model import Model
 from .modelfile import Saved, n_numbers, parameter, read, score
 from .regressor import ScrollRegressor
+from .spec import Spec, declared
 from .task import Task, number_task
 
 ESTIMATORS = {"ScrollRegressor": ScrollRegressor, "ScrollClassifier": ScrollClassifier}

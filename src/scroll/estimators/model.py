@@ -1,114 +1,134 @@
-"""A fitted model: from a table's codes to a predictive, without the estimator around it.
+"""A fitted model: from a table's codes to predictive distributions."""
 
-`Spec` is all of it that is not a number in a tensor, as plain JSON; `Model` holds the tensors.
-A spec and a state are a file.
-"""
-
-from dataclasses import asdict, dataclass, field
-from typing import Any, cast
+from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from .._core.checks import LARGEST_COUNT, must, one_of
+from .._core.checks import must
 from .._core.local_rng import Draws
+from ..beliefs.belief import Belief
 from ..beliefs.covariances import Spread, from_state, state
+from ..factors import Gaussian
 from ..factors.factor import Moments
-from ..fitting.plans import LABELS, Candidate, Lead, candidates, paper
+from ..fitting.plans import Candidate
 from ..fitting.stacks import CHUNK, Members
 from ..heads.head import Head
-from ..heads.named import ClassificationHead, CountHead, OrdinalHead, RegressionHead
+from ..heads.likelihoods import Likelihood
 from ..posterior.data import has_intercept
 from ..posterior.hybrid import Added, blank_added
 from ..posterior.posterior import Posterior, bind
 from ..posterior.statistics import Statistics
+from ..predictive import Distribution, Labels, Stack
 from ..predictive.mixture import mix
 from ..tables.encoder import Encoder
-from .readout import Readout
+from .spec import Spec, candidate
 
-COUNTS = ("poisson", "negbinomial")
 STATISTICS = ("gram", "cross", "square", "count")
 
 
-@dataclass(frozen=True)
-class Spec:
-    """What is to be made before tensors can fill it."""
+class Readout(nn.Module):
+    """q(f) = N(mean . psi, |scale' psi|^2) of each member, over the features and a constant.
 
-    likelihood: str
-    covariance: str
-    beta: float
-    outputs: int  # targets, classes or levels
-    recipe: str
-    body: str | list[int]  # of the candidates that the estimator was given
-    layout: dict[str, int]  # of the encoder
-    parts: list[tuple[str, list[str]]] = field(default_factory=list)  # body, routes of its members
-    tried: dict[str, float] = field(default_factory=dict)
-    power: float = 1.0  # of the probabilities of labels
-    lapse: float = 0.0  # share of rows with any label
-    bias: bool = True
-    floor: float = 1e-6
-    noise: float = 0.5
-    largest: float = LARGEST_COUNT  # count in training, which bounds the predictive mean of counts
-    added: str = "diag"  # family of the covariance that a hybrid adds
+    Args:
+        likelihood: of the head, which turns moments into a predictive.
+        members: number of members M.
+        features: number of features H.
+    """
 
-    def head(self, features: int, lead: Lead) -> Head:
-        """A head for the likelihood."""
-        how: dict[str, Any] = {"covariance": self.covariance, "replicates": lead}
-        how |= {"floor": self.floor, "beta": self.beta}
-        if self.likelihood == "gaussian":
-            return RegressionHead(features, self.outputs, noise=self.noise, bias=self.bias, **how)
-        if self.likelihood in COUNTS:
-            return CountHead(features, self.likelihood, largest=self.largest, **how)
-        if self.likelihood == "ordinal":
-            return OrdinalHead(features, self.outputs, **how)
-        kind = "probit" if self.probit else self.likelihood
-        return ClassificationHead(features, self.outputs, kind, **how)
+    mean: Tensor
+    scale: Tensor
+    noise: Tensor
+    likelihood: Likelihood
 
-    @property
-    def latents(self) -> int:
-        """How many outputs the head has."""
-        single = self.likelihood in (*COUNTS, "ordinal") or self.probit
-        return 1 if single else self.outputs
+    def __init__(self, likelihood: Likelihood, members: int, features: int):
+        super().__init__()
+        self.likelihood = likelihood
+        lead, h = (members, likelihood.latents), features + 1
+        # float64, because weights of a posterior can be large and of opposite signs
+        self.register_buffer("mean", torch.zeros(*lead, h, dtype=torch.float64))
+        self.register_buffer("scale", torch.zeros(*lead, h, h, dtype=torch.float32))
+        self.register_buffer("noise", torch.ones(lead, dtype=torch.float32))
 
-    @property
-    def probit(self) -> bool:
-        """True for two classes, which need one latent only: one probit against the other."""
-        return self.likelihood == "ova" and self.outputs == 2
+    @torch.no_grad()
+    def put(self, head: Head, bound: Posterior | None, routes: list[str]) -> None:
+        """Copy each member's belief by its route.
 
-    @property
-    def inputs(self) -> tuple[int, int]:
-        """Plain and ranked columns that the encoder gives."""
-        return self.layout["numbers"] + self.layout["marks"], self.layout["numbers"]
+        Args:
+            head: the trained head, whose free belief is used by the route "free".
+            bound: the posterior on its features; None if all routes are free.
+            routes: "free", "closed" or "hybrid", of each member.
+        """
+        self._free(head)
+        if bound is None:
+            return
+        for m, route in enumerate(routes):
+            if route == "free":
+                continue
+            hybrid = route == "hybrid" and bound.added is not None
+            belief = bound.belief if hybrid else bound.weights
+            noise = bound.added.noise if hybrid and bound.added is not None else bound.noise
+            h = belief.mean.shape[-1]  # the constant is among the features if the head has a bias
+            self.mean[m], self.scale[m], self.noise[m] = 0, 0, noise[m]
+            self.mean[m, :, :h] = belief.mean[m]
+            self.scale[m, :, :h, :h] = _root(belief)[m]
+            self.mean[m, :, -1] += bound.offset[m]
 
-    @property
-    def bodies(self) -> list[str]:
-        """Of each member."""
-        return [body for body, routes in self.parts for _ in routes]
+    def _free(self, head: Head) -> None:
+        belief, h = head.belief(), head.in_features
+        self.mean.zero_()
+        self.mean[..., :h] = belief.mean
+        if head.bias is not None:
+            self.mean[..., h] = head.bias
+        self.scale.zero_()
+        if hasattr(belief.cov, "dense"):  # a point has none
+            self.scale[..., :h, :h] = _root(belief)
+        factor = head.likelihood.factor()
+        if isinstance(factor, Gaussian):
+            self.noise.copy_(factor.noise)
 
-    @property
-    def routes(self) -> list[str]:
-        """Of each member."""
-        return [route for _, routes in self.parts for route in routes]
+    @torch.no_grad()
+    def widen(self, by: Tensor) -> None:
+        """Multiply all standard deviations, of the belief and of the noise."""
+        self.scale *= by
+        self.noise *= by
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON; `Spec(**json)` reads it."""
-        return asdict(self) | {"parts": [[body, list(routes)] for body, routes in self.parts]}
+    def message(self, psi: Tensor) -> Moments:
+        """Return q(f) of features psi (M, N, H): mean and variance, (M, K, N)."""
+        one = torch.cat([psi, torch.ones_like(psi[..., :1])], -1).unsqueeze(-3)
+        mean = (one.double() @ self.mean.unsqueeze(-1))[..., 0]
+        return Moments(mean.to(psi.dtype), (one @ self.scale).square().sum(-1))
+
+    def predict(self, at: Moments) -> Stack:
+        """Return the predictive of each member, of its moments (M, K, N)."""
+        gaussian = isinstance(self.likelihood.factor(), Gaussian)
+        return cast(Stack, self.likelihood.predict(at, self.noise if gaussian else None))
+
+    def forward(self, psi: Tensor) -> Stack:
+        """Return the predictive of each member, of its features (M, N, H)."""
+        return self.predict(self.message(psi))
 
 
 class Part(nn.Module):
-    """The members of one body: a stack, its readout, and what its posterior knows of the data."""
+    """The members that have the same body: a stack, its readout, and its posterior's statistics.
+
+    Args:
+        spec: of the model.
+        found: the body.
+        routes: the route of each member.
+    """
 
     width: Tensor
 
     def __init__(self, spec: Spec, found: Candidate, routes: list[str]):
         super().__init__()
         members, self.routes = len(routes), routes
-        with Draws(0):  # initial values only, which `put` or a file's state replaces
+        with Draws(0):  # initial values, which `put` or a file's tensors replace
             self.body = found.make((members,)).float()
             self.head = spec.head(found.features, (members,)).float()
-        likelihood: Any = self.head.likelihood
-        latents = likelihood.latents
-        self.readout = Readout(likelihood, members, latents, found.features)
+        latents = self.head.likelihood.latents
+        self.readout = Readout(self.head.likelihood, members, found.features)
         h = found.features + int(has_intercept(self.head))
         shapes = {
             "gram": (members, h, h),
@@ -129,7 +149,7 @@ class Part(nn.Module):
 
     @torch.no_grad()
     def put(self, members: Members) -> None:
-        """Take over what was trained."""
+        """Copy the tensors of trained members."""
         self.body.load_state_dict(members.network.body.state_dict())
         self.head.load_state_dict(members.network.head.state_dict())
         self.width.fill_(members.width)
@@ -137,12 +157,13 @@ class Part(nn.Module):
 
     @torch.no_grad()
     def hold(self, bound: Posterior) -> None:
-        """Keep a posterior, and predict with it where a member's route says so."""
+        """Copy a posterior, and let the members predict with it whose route is not free."""
         kept = {name: getattr(bound.statistics, name) for name in STATISTICS}
         kept |= {"alpha": bound.alpha, "noise": bound.noise}
         if bound.added is not None:
             kinds, tensors = state(bound.added.cov)
-            must(kinds == self.kinds, "added", f"be {self.kinds}, as the model declares", kinds)
+            same = kinds == self.kinds
+            must(same, "added", f"be the {self.kinds} that the model was made for", kinds)
             kept |= {self.added_names[name]: tensor for name, tensor in tensors.items()}
             kept["added_noise"] = bound.added.noise
         for name, tensor in kept.items():
@@ -153,7 +174,7 @@ class Part(nn.Module):
 
     @property
     def bound(self) -> Posterior:
-        """The posterior over the last layer, from its sums."""
+        """The posterior over the last layer, from its sufficient statistics."""
         if self._bound is None:
             self._bound = bind(
                 self.head,
@@ -165,22 +186,23 @@ class Part(nn.Module):
 
     def _added(self) -> Added:
         tensors = {name: self._kept(kept) for name, kept in self.added_names.items()}
-        return Added(cast("Spread", from_state(self.kinds, tensors)), self._kept("added_noise"))
+        cov = cast(Spread, from_state(self.kinds, tensors))
+        return Added(cov, self._kept("added_noise"))
 
     def _kept(self, name: str) -> Tensor:
         return self.get_buffer(f"kept_{name}").clone()
 
     def features(self, x: Tensor) -> Tensor:
-        """psi of each member, (M, N, H), of encoded rows (N, D)."""
+        """Return psi of each member, (M, N, H), for encoded rows (N, D)."""
         out: Tensor = self.body(x.expand(len(self.routes), *x.shape))
         return out
 
 
 class Model(nn.Module):
-    """Encoder and members, to the predictive of their exact mixture.
+    """Encoder and members, whose predictives are mixed exactly.
 
     Args:
-        spec: what it is.
+        spec: the description of the model.
         body: the module, if the body is the user's own.
     """
 
@@ -207,94 +229,75 @@ class Model(nn.Module):
 
     @torch.no_grad()
     def put(self, found: list[Members]) -> "Model":
-        """Take over what was trained."""
+        """Copy the tensors of trained members, and return the model."""
         for part, members in zip(self.each, found, strict=True):
             part.put(members)
         return self.eval()
 
-    def forward(self, codes: Tensor) -> Any:
-        """Mean and standard deviation of each row of codes (N, D), or class probabilities (N, K).
+    def forward(self, codes: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        """Return mean and standard deviation of each row, or class probabilities (N, K).
 
-        In the target's own units, as plain tensors: this is what `torch.export` takes.
+        They are plain tensors in the target's own units: `torch.export` can export this.
+
+        Args:
+            codes: of the rows, (N, D).
         """
         return self.dist(codes).as_tensors()
 
-    def dist(self, codes: Tensor) -> Any:
-        """`predictive` in one piece and with gradients, which a graph needs."""
-        return self._blended([self._moments(codes)])
+    def dist(self, codes: Tensor) -> Distribution:
+        """Return `predictive` in one piece and with gradients, for a graph."""
+        return self._mixed([self._moments(codes)])
 
     @torch.no_grad()
-    def predictive(self, codes: Tensor) -> Any:
-        """The predictive of each row of codes (N, D), in the target's own units."""
-        return self._blended([self._moments(some) for some in codes.split(CHUNK)])
+    def predictive(self, codes: Tensor) -> Distribution:
+        """Return the predictive of each row of codes (N, D), in the target's own units."""
+        return self._mixed([self._moments(some) for some in codes.split(CHUNK)])
 
     def _moments(self, codes: Tensor) -> list[Moments]:
-        """q(f) of the members of each part."""
+        """Return q(f) of the members of each part."""
         x = self.encoder(codes)
         return [part.readout.message(part.features(x)) for part in self.each]
 
-    def _blended(self, chunks: list[list[Moments]]) -> Any:
+    def _mixed(self, chunks: list[list[Moments]]) -> Distribution:
         found = []
         for part, some in zip(self.each, zip(*chunks, strict=True), strict=True):
             mean = torch.cat([m.mean for m in some], -1)
             var = torch.cat([m.var for m in some], -1)
             found.append(part.readout.predict(Moments(mean, var)))
-        p: Any = mix(found, self.shift, self.scale)
+        p = mix(found, self.shift, self.scale)
         if not self.spec.lapse:
             return p
-        return p.recalibrated(self.spec.power, self.spec.lapse, self.rates)
+        return cast(Labels, p).recalibrated(self.spec.power, self.spec.lapse, self.rates)
 
     @torch.no_grad()
-    def over(self, name: str, codes: Tensor) -> Tensor:
-        """Mean over the members of what the posterior says: "ood_score" or "epistemic"."""
+    def average(self, of: Callable[[Posterior, Tensor], Tensor], codes: Tensor) -> Tensor:
+        """Return the mean over the members of a function of their posterior, (N,) or (N, K).
+
+        Args:
+            of: the function, such as `Posterior.ood_score`, of a posterior and features.
+            codes: of the rows, (N, D).
+        """
         chunks = []
         for some in codes.split(CHUNK):
             x = self.encoder(some)
-            each = [getattr(part.bound, name)(part.features(x)) for part in self.each]
+            each = [of(part.bound, part.features(x)) for part in self.each]
             chunks.append(torch.cat(each).double().mean(0))
         return torch.cat(chunks)
 
     def update(self, codes: Tensor, y: Tensor) -> None:
-        """Let the posteriors see more rows, targets in units of `shift` and `scale`."""
+        """Update the posteriors with more rows.
+
+        Args:
+            codes: of the rows, (N, D).
+            y: their targets, in units of `shift` and `scale`.
+        """
         x = self.encoder(codes)
         for part in self.each:
             psi = part.features(x).detach()
             part.hold(part.bound.update(psi, y.expand(len(psi), *y.shape)))
 
 
-def candidate(spec: Spec, name: str, body: nn.Module | None = None) -> Candidate:
-    """Return the body of that name."""
-    must(
-        name != "yours" or body is not None,
-        "body",
-        "be given again for a model whose body is your own module",
-        None,
-        "Use scroll.load(path, body=module): a file holds numbers, not code.",
-    )
-    plain, ranked = spec.inputs
-    if spec.recipe == "paper":
-        found = paper(plain).candidates
-    else:
-        given, labels = spec.body if body is None else body, spec.likelihood in LABELS
-        found = candidates(given, plain, ranked, labels, linear=True)
-    known = {one.name: one for one in found}
-    one_of("body", name, known)
-    return known[name]
-
-
-def declared(spec: Spec, body: nn.Module | None = None) -> tuple[dict[str, Lead], dict[str, int]]:
-    """Return the sizes of a model that is not built yet, small as it is.
-
-    First the shapes of tensors that the sizes of all others follow from; then, for each part, how
-    many numbers its body holds.
-    """
-    numbers, marks, knots = (spec.layout[name] for name in ("numbers", "marks", "knots"))
-    shapes: dict[str, Lead] = {"encoder.knots": (numbers, knots), "encoder.source": (marks,)}
-    shapes["rates"] = (spec.outputs,)
-    bodies = {}
-    for i, (name, routes) in enumerate(spec.parts):
-        found, members = candidate(spec, name, body), len(routes)
-        h = found.features + 1
-        shapes[f"parts.{i}.readout.scale"] = (members, spec.latents, h, h)
-        bodies[f"parts.{i}.body."] = members * found.numbers
-    return shapes, bodies
+def _root(belief: Belief) -> Tensor:
+    """Return scale with scale scale' = S, by eigenvalues: S may be singular up to rounding."""
+    values, basis = torch.linalg.eigh(cast(Spread, belief.cov).dense().double())
+    return basis * values.clamp(min=0).sqrt().unsqueeze(-2)

@@ -36,7 +36,8 @@ from ..fitting.plans import LABELS
 from ..posterior.hybrid import ADDED_FAMILIES
 from ..tables.columns import TableSchema
 from ..tables.frames import Array
-from .model import COUNTS, Model
+from .model import Model
+from .spec import COUNTS
 from .task import Task
 
 Content: TypeAlias = dict[str, Any]  # JSON that `contents` has checked

@@ -25,7 +25,8 @@ from ..tables.frames import Array
 from ..training.loop import Watch
 from ..training.progress import bars
 from .arguments import Parameters, check_device, check_held_out, check_seed, check_weights
-from .model import COUNTS, Model, Spec
+from .model import Model
+from .spec import COUNTS, Spec
 from .task import Task
 from .user_warnings import warn_if_collapsed
 
@@ -159,39 +160,43 @@ def _data(
     seed: int,
     encoded: Callable[[Sample, int], tuple[Tensor, Tensor]],
 ) -> Data:
-    """Encode the rows to train on and the rows held out.
-
-    The user's own held-out rows are weighted by class as the training rows are: what they choose
-    is then good by the same score.
-    """
+    """Encode the rows to train on and the rows held out."""
     x, y = encoded(Sample(rows.codes[parts.train], rows.y[parts.train]), seed)
-    held_weight = parts.held_weight
-    if held is None:
-        later = Sample(rows.codes[parts.held], rows.y[parts.held])
-    else:
-        later = held
-        check_held_out(held.y, rows.y)
-        weighs = class_weight is None or class_weight[held.y].any()
-        must(weighs, "eval_set", "hold a class of positive weight", "none")
-        held_weight = None if class_weight is None else mean_one(class_weight, held.y)
+    later, held_weight = Sample(rows.codes[parts.held], rows.y[parts.held]), parts.held_weight
+    if held is not None:
+        later, held_weight = held, _own_weight(held, rows, class_weight)
     held_x, held_y = encoded(later, seed + 1)
     same = parts.held is parts.train
-
-    def tensor(weight: Array | None) -> Tensor | None:
-        return None if weight is None else torch.from_numpy(weight).float().to(x.device)
-
     return Data(
         x,
         y,
-        tensor(parts.weight),
+        _on(x, parts.weight),
         held_x,
         held_y,
-        tensor(held_weight),
+        _on(x, held_weight),
         own=held is not None or same,
         seen=held is None and same,
         fold=None if parts.fold is None else torch.from_numpy(parts.fold).to(x.device),
         ratio=parts.ratio,
     )
+
+
+def _own_weight(held: Sample, rows: Sample, class_weight: Array | None) -> Array | None:
+    """Check the user's own held-out rows; return their weights.
+
+    They are weighted by class as the training rows are, so that both have the same score.
+    """
+    check_held_out(held.y, rows.y)
+    if class_weight is None:
+        return None
+    weighs = bool(class_weight[held.y].any())
+    must(weighs, "eval_set", "hold a class of positive weight", "none")
+    return mean_one(class_weight, held.y)
+
+
+def _on(like: Tensor, weight: Array | None) -> Tensor | None:
+    """Return weights in single precision, on the device of `like`."""
+    return None if weight is None else torch.from_numpy(weight).float().to(like.device)
 
 
 def _trained(given: Parameters, job: Job, seed: int) -> Ensemble:

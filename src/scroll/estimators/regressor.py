@@ -1,5 +1,7 @@
 """A predictive distribution of a real target, or of a count."""
 
+from typing import cast
+
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
@@ -7,6 +9,8 @@ from sklearn.utils import Tags
 
 from .._core.checks import must, one_of
 from ..fitting.plans import Body
+from ..posterior.posterior import Posterior
+from ..predictive import Mixture, Normal
 from ..tables.frames import Array, TableLike
 from .arguments import EvalSet, RandomState, check_eval_set
 from .base import Scroll
@@ -127,9 +131,9 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         """
         self._require_gaussian("variance_parts")
         codes = self._new(X)
-        p = self.model_.predictive(codes)
+        p = cast(Normal | Mixture, self.model_.predictive(codes))
         total = p.variance
-        known = self.model_.over("epistemic", codes) * self.model_.scale.square()
+        known = self.model_.average(Posterior.epistemic, codes) * self.model_.scale.square()
         apart = torch.stack([m.mean for m in p.members]).var(0, unbiased=False)
         epistemic = torch.minimum(known + apart, total)
         return (total - epistemic).numpy(), epistemic.numpy()
