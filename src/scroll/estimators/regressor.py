@@ -12,6 +12,7 @@ from ..fitting.plans import Body
 from ..posterior.posterior import Posterior
 from ..predictive import Mixture, Normal
 from ..tables.frames import Array, TableLike
+from ..tables.outliers import describe_all
 from .arguments import EvalSet, RandomState, check_eval_set
 from .base import Scroll
 from .task import number_task
@@ -103,9 +104,9 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         target, held = task.read(y), check_eval_set(eval_set)
         later = None if held is None else (held[0], task.read(held[1]))
         unit = 0.0 if self.likelihood == "gaussian" else 1.0
-        warn_of_outliers(target, least=unit)
+        warn_of_outliers(describe_all(target, least=unit))
         if later is not None:
-            warn_of_outliers(later[1], "eval_set[1]", unit)
+            warn_of_outliers(describe_all(later[1], "eval_set[1]", unit))
         self._fit(task, X, target, sample_weight, later)
         return self
 

@@ -9,8 +9,7 @@ from ..heads.diagnosis import diagnose
 from ..heads.head import Head
 from ..posterior.posterior import Posterior
 from ..tables.columns import Remarks
-from ..tables.frames import Array
-from ..tables.outliers import OutlyingTarget, describe
+from ..tables.outliers import OutlyingTarget
 
 INTERPOLATES = 1e-5  # of the target's spread
 
@@ -74,20 +73,10 @@ def warn_of_gaps(columns: Sequence[str | int]) -> None:
         _warn(words, UnseenGap)
 
 
-def warn_of_outliers(y: Array, name: str = "y", least: float = 0.0) -> None:
-    """Warn of outlying targets and name them.
-
-    Args:
-        y: the targets, (N,) or (N, K).
-        name: what they are called in the message.
-        least: as in `scroll.tables.outliers.far_rows`.
-    """
-    columns = y[:, None] if y.ndim == 1 else y
-    for k, column in enumerate(columns.T):
-        index = "{}" if y.ndim == 1 else f"{{}}, {k}"
-        words = describe(column, f"{name}[{index}] = {{:g}}", least)
-        if words:
-            _warn(words, OutlyingTarget)
+def warn_of_outliers(messages: Sequence[str]) -> None:
+    """Warn of outlying targets, with the messages of `scroll.tables.outliers.describe_all`."""
+    for text in messages:
+        _warn(text, OutlyingTarget)
 
 
 def _warn(text: str, category: type[UserWarning]) -> None:

@@ -46,3 +46,20 @@ def describe(y: Array, form: str, least: float = 0.0, first: int = 0) -> str:
         "for a missing one or for an error, drop such rows: one of them can ruin the model. If "
         "large values are to be expected, fit the logarithm of the target."
     )
+
+
+def describe_all(y: Array, name: str = "y", least: float = 0.0) -> list[str]:
+    """Return one message per target that has outlying values.
+
+    Args:
+        y: the targets, (N,) or (N, K).
+        name: what they are called in the message.
+        least: as in `far_rows`.
+    """
+    columns = y[:, None] if y.ndim == 1 else y
+    places = ["{}"] if y.ndim == 1 else [f"{{}}, {k}" for k in range(y.shape[1])]
+    found = [
+        describe(column, f"{name}[{place}] = {{:g}}", least)
+        for column, place in zip(columns.T, places, strict=True)
+    ]
+    return [text for text in found if text]

@@ -279,7 +279,7 @@ class Raises:
     def __init__(self, error):
         self.error = error
 
-    def __call__(self, *_):
+    def __call__(self, *_, **__):
         raise self.error
 
 
