@@ -44,8 +44,7 @@ class Readout(nn.Module):
 
     def __init__(self, likelihood: Likelihood, members: int, features: int):
         super().__init__()
-        self.likelihood = likelihood
-        lead, h = (members, likelihood.latents), features + 1
+        self.likelihood, lead, h = likelihood, (members, likelihood.latents), features + 1
         # float64, because weights of a posterior can be large and of opposite signs
         self.register_buffer("mean", torch.zeros(*lead, h, dtype=torch.float64))
         self.register_buffer("scale", torch.zeros(*lead, h, h, dtype=torch.float32))
@@ -162,12 +161,11 @@ class Part(nn.Module):
         kept |= {"alpha": bound.alpha, "noise": bound.noise}
         if bound.added is not None:
             kinds, tensors = state(bound.added.cov)
-            same = kinds == self.kinds
-            must(same, "added", f"be the {self.kinds} that the model was made for", kinds)
+            must(kinds == self.kinds, "added", f"be the {self.kinds} of the model", kinds)
             kept |= {self.added_names[name]: tensor for name, tensor in tensors.items()}
             kept["added_noise"] = bound.added.noise
-        for name, tensor in kept.items():
-            self.get_buffer(f"kept_{name}").copy_(tensor)
+        for name in kept:
+            self.get_buffer(f"kept_{name}").copy_(kept[name])
         self._bound = None
         self.readout.put(self.head, self.bound, self.routes)
         self.readout.widen(self.width)
@@ -194,8 +192,7 @@ class Part(nn.Module):
 
     def features(self, x: Tensor) -> Tensor:
         """Return psi of each member, (M, N, H), for encoded rows (N, D)."""
-        out: Tensor = self.body(x.expand(len(self.routes), *x.shape))
-        return out
+        return cast(Tensor, self.body(x.expand(len(self.routes), *x.shape)))
 
 
 class Model(nn.Module):
