@@ -161,7 +161,7 @@ class Part(nn.Module):
         kept |= {"alpha": bound.alpha, "noise": bound.noise}
         if bound.added is not None:
             kinds, tensors = state(bound.added.cov)
-            must(kinds == self.kinds, "added", f"be the {self.kinds} of the model", kinds)
+            must(kinds == self.kinds, "added", f"be {self.kinds}, as the model declares", kinds)
             kept |= {self.added_names[name]: tensor for name, tensor in tensors.items()}
             kept["added_noise"] = bound.added.noise
         for name in kept:
@@ -184,8 +184,7 @@ class Part(nn.Module):
 
     def _added(self) -> Added:
         tensors = {name: self._kept(kept) for name, kept in self.added_names.items()}
-        cov = cast(Spread, from_state(self.kinds, tensors))
-        return Added(cov, self._kept("added_noise"))
+        return Added(cast(Spread, from_state(self.kinds, tensors)), self._kept("added_noise"))
 
     def _kept(self, name: str) -> Tensor:
         return self.get_buffer(f"kept_{name}").clone()
