@@ -62,11 +62,7 @@ def checks():
     """All of them on small models, and once more on models that choose among bodies."""
     for how in (SMALL, QUICK):
         marks = [exhaustive] * (how is QUICK)
-        routing = "auto" if how is QUICK else "free"
-        for model in (
-            ScrollRegressor(routing=routing, **how),
-            ScrollClassifier(n_members=2, **how),
-        ):
+        for model in (ScrollRegressor(**how), ScrollClassifier(n_members=2, **how)):
             for pair in estimator_checks_generator(model):
                 yield pytest.param(*pair, marks=marks)
 
