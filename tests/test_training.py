@@ -10,7 +10,7 @@ from scroll import RegressionHead
 from scroll.training.batches import Feed, Rows
 from scroll.training.bodies import MLP
 from scroll.training.loop import Trained, train, train_in_parts
-from scroll.training.network import Network, held_out_nll, stack
+from scroll.training.network import Network, held_out_nll, join, stack, take
 from scroll.training.settings import Settings
 
 R, N, D, H = 4, 40, 3, 8
@@ -204,3 +204,19 @@ def test_a_buffer_that_all_replicates_share_is_not_cut():
         for lr in (0.0, 0.03)
     ]
     torch.testing.assert_close(ends[0].score[1], ends[1].score[1], rtol=1e-12, atol=0)
+
+
+def test_the_parts_of_a_stack_join_to_the_stack():
+    """Parameters, buffers and the number of replicates; the parts are left as they are."""
+    made = make(architecture=("tanh", "relu", "relu+LN", "tanh+LN"))((R,))
+    keep = torch.tensor([True, True, False, False])
+    first, second = take(made, keep), take(made, ~keep)
+    again = join(first, second)
+    for name, value in made.state_dict().items():
+        torch.testing.assert_close(again.state_dict()[name], value, rtol=0, atol=0)
+        torch.testing.assert_close(first.state_dict()[name], value[:2], rtol=0, atol=0)
+    assert again.head.replicates == again.body.replicates == (R,)
+    assert first.head.replicates == second.body.replicates == (2,)
+    assert [p.requires_grad for p in again.parameters()] == [
+        p.requires_grad for p in made.parameters()
+    ]
