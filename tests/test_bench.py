@@ -671,7 +671,7 @@ def test_the_tables_of_an_experiment_have_the_papers_names_rows_and_columns(name
         if table.name not in published.names():
             assert name == "classification-bodies" or table.name == "ood_nll"
             continue
-        printed = {path(k): row for k, row in published.figures(table.name).items()}
+        printed = {path(k): row for k, row in published.numbers(table.name).items()}
         rows = cells(table)
         assert printed.keys() <= rows.keys()
         more = {" / ".join(label) for label in rows.keys() - printed.keys()}
@@ -886,7 +886,7 @@ def test_a_depth_that_broke_is_not_the_best(broken):
 
 def test_the_rows_of_the_gap_are_as_many_as_the_papers():
     (table,) = built("loo-gap", [])
-    printed = published.figures("loo_gap")
+    printed = published.numbers("loo_gap")
     assert sorted(int(row["N_train"].mean) for row in printed.values()) == [
         184, 303, 460, 618, 959, 4914, 5740, 7160,
     ]  # fmt: skip

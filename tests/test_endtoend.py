@@ -106,14 +106,14 @@ def test_conditions_have_columns_of_their_own(tmp_path):
     records.append(file, lines[2:3])
     assert means() == [3, 10, 5, 12, 7, 14]
     (table,) = shown("utkface-e2e", tmp_path, [4])
-    assert set(published.figures(table.name)["MAP"]) == set(table.columns)
+    assert set(published.numbers(table.name)["MAP"]) == set(table.columns)
 
 
 @pytest.mark.parametrize("name", END_TO_END)
 def test_every_row_of_the_paper_is_one_of_ours(name, tmp_path):
     (table,) = shown(name, tmp_path, None)
     ours = {label for block in table.blocks for label in block}
-    assert set(published.figures(table.name)) <= ours
+    assert set(published.numbers(table.name)) <= ours
 
 
 def test_the_command(tmp_path):

@@ -342,7 +342,7 @@ def test_the_caption_names_the_encoder_and_the_foreign_set():
         assert "utkface by EfficientNet-Lite0" in " ".join(to_text(made).split())
         assert published.beside(made).note == made.note
         assert list(made.columns) == ["Train", "Infer", "Vision", "Wine"]
-    assert {path(k) for k in published.figures("ood")} == {
+    assert {path(k) for k in published.numbers("ood")} == {
         path(k) for b in ood.blocks[:-2] for k in b
     }
 

@@ -10,7 +10,7 @@ import pytest
 
 from scroll_paper.data.datasets import LABELLED
 from scroll_paper.tables import published
-from scroll_paper.tables.published import agreement, compare, figures
+from scroll_paper.tables.published import agreement, compare, numbers
 from scroll_paper.tables.table import Block, Cell, Table, cell, table, to_csv, to_markdown, to_text
 
 SETS = ["yacht", "concrete", "energy", "kin8nm", "naval", "power", "wine", "boston"]
@@ -205,7 +205,7 @@ def test_labels_of_two_levels():
 def test_every_table_of_the_paper_has_its_shape():
     assert set(published.names()) == SHAPES.keys()
     for name, (rows, columns, empty) in SHAPES.items():
-        read = figures(name)
+        read = numbers(name)
         seen = {column for row in read.values() for column in row}
         assert (len(read), len(seen)) == (rows, columns), name
         assert sum(map(len, read.values())) == rows * columns - empty, name
@@ -242,23 +242,23 @@ def test_every_table_of_the_paper_has_its_shape():
     ],
 )
 def test_figures_of_the_paper(name, row, column, expected):
-    assert figures(name)[row][column] == expected
+    assert numbers(name)[row][column] == expected
 
 
 def test_empty_figures_are_left_out():
-    row = figures("appendix_attribution_full_nll")["Diag seq"]
+    row = numbers("appendix_attribution_full_nll")["Diag seq"]
     assert set(row) == {"yacht", "concrete", "energy", "wine", "boston"}
 
 
 def test_an_unknown_table_is_refused():
     with pytest.raises(ValueError, match=r"`name` must be one of .*'headline_nll'.*, but got 'x'"):
-        figures("x")
+        numbers("x")
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_table_of_the_paper_can_be_shown_as_printed(name):
     """The figures make a table of ours, and markdown prints them as the paper does."""
-    read = figures(name)
+    read = numbers(name)
     columns = list(max(read.values(), key=len))
     lines = to_markdown(Table(name, "", columns, [read], show_se=False)).splitlines()[2:]
     raw = (files("scroll_paper.tables") / "csv" / f"{name}.csv").read_text("utf-8").splitlines()
@@ -337,7 +337,7 @@ def test_comparison():
 
 
 def test_comparison_of_labels_of_two_levels():
-    read = figures("appendix_ens_mixture")
+    read = numbers("appendix_ens_mixture")
     shown = compare(Table("appendix_ens_mixture", "", SETS, [read]), read)
     lines = to_markdown(shown).splitlines()
     assert lines[2].startswith("| SCROLL-Ens | moment | ours | 1.715 |")
@@ -350,7 +350,7 @@ def test_heavy_libraries_wait():
     code = (
         "import sys; sys.modules |= dict.fromkeys(('rich', 'scipy', 'matplotlib'))\n"
         "from scroll_paper.tables import published, records, significance, table\n"
-        "t = table.Table('t', '', ['wine'], [published.figures('headline_nll')])\n"
+        "t = table.Table('t', '', ['wine'], [published.numbers('headline_nll')])\n"
         "print(table.to_markdown(t), table.to_csv(t))"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

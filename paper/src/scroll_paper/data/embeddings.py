@@ -1,9 +1,9 @@
 """Frozen encoders: texts and images to features, computed once and kept in a file.
 
-A file is found by the encoder, its version and the content of what was encoded. Features are kept
-in half precision, two bytes each: with a relative error of at most 2**-11, or below 2**-14 an
-error of at most 2**-25, and 0 below 2**-20. A row with a value beyond its range, 65504, stays in
-single precision. An encoder that is not on this machine is never fetched unless `download` says so.
+A file is found by the encoder, its version and the content that was encoded. Features are kept in
+half precision: a relative error of at most 2**-11, below 2**-14 an error of at most 2**-25, and 0
+below 2**-20. A row with a value above 65504 stays in single precision. An encoder that is not on
+this machine is only downloaded with `download=True`.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -23,44 +23,52 @@ from scroll._core.checks import must, one_of, refusal
 from scroll._core.files import replacing
 from scroll.training.progress import progress
 
-from .encoders import ENCODERS, Encode, Encoder, Items, pixels
-from .npz import arrays
+from .encoders import ENCODERS, Encode, Encoder, Image, Items, pixels
+from .npz import Array, arrays
 
-BATCH = 16  # what stays in the cache of a core; three times as fast as 64
-# What is less becomes 0. MiniLM has coordinates that stay below 1e-7: of these, half precision
-# would round a few up to its least step, which would be far out in a column of zeros.
+BATCH = 16  # fits into the cache of a core; three times as fast as 64
+# Smaller values become 0. MiniLM has coordinates below 1e-7: half precision would round a few of
+# them up to its smallest step, which would be outliers in a column of zeros.
 LEAST = 2.0**-20
 
 
-class Features(NamedTuple):
-    """What an encoder makes of N items, and their targets."""
+Targets: TypeAlias = Sequence[float] | Array
 
-    x: NDArray[np.float32]  # (N, D), rounded to half precision
-    y: NDArray[np.float64]  # (N,)
+
+class Features(NamedTuple):
+    """The features of N items, and their targets.
+
+    Args:
+        x: (N, D), rounded to half precision.
+        y: (N,).
+    """
+
+    x: NDArray[np.float32]
+    y: NDArray[np.float64]
 
 
 def embed(
     encoder: str,
     items: Items,
-    y: Sequence[float] | NDArray[Any] | None = None,
+    y: Targets | None = None,
     folder: str | Path | None = None,
     *,
     name: str = "embedded",
     download: bool = False,
 ) -> Features:
-    """The features of `items`, from a file in `folder` or else computed and kept there.
+    """Return the features of `items`, from a file in `folder`, or computed and kept there.
 
-    The first call gives what every later one finds in the file: half precision. What else is
-    encoded with an item changes its features by rounding only.
+    The first call returns what later calls read from the file, in half precision. The other items
+    of a call change the features of an item by rounding only.
 
     Args:
         encoder: one of `ENCODERS`.
         items: texts `(text,)`, or pairs `(first, second)`, in tuples; or images, as the bytes of a
             file, its path, or pixels.
-        y: their targets, kept beside them; None is zeros.
+        y: their targets, kept in the same file; None is zeros.
         folder: of the file; None is $SCROLL_CACHE, or else ~/.cache/scroll.
-        name: that the file begins with.
-        download: whether weights may be fetched that are not on this machine.
+        name: beginning of the file's name.
+        download: let weights be downloaded that are not on this machine.
     """
     one_of("encoder", encoder, ENCODERS)
     _checked(items, ENCODERS[encoder].kind)
@@ -75,7 +83,7 @@ def embed(
 
 
 def _checked(items: Any, kind: str) -> None:
-    """Items that an encoder of this kind can be given."""
+    """Refuse items that an encoder of this kind cannot take."""
     listed = hasattr(items, "__len__") and hasattr(items, "__getitem__")
     must(
         listed and not isinstance(items, str | bytes | dict) and len(items),
@@ -93,7 +101,7 @@ def _checked(items: Any, kind: str) -> None:
 
 
 def _texts(item: Any, name: str, before: int) -> int:
-    """How many texts, one or two, and as many as the rows before have if there are any."""
+    """Return how many texts an item has: one or two, and as many as the items before."""
     sound = isinstance(item, tuple) and all(isinstance(t, str) for t in item)
     remedy = "Make each row one: (text,), or (first, second)."
     must(sound and len(item) in (1, 2), name, "be a tuple of one or two texts", _said(item), remedy)
@@ -102,8 +110,8 @@ def _texts(item: Any, name: str, before: int) -> int:
     return len(item)
 
 
-def _pixels_of(item: Any) -> str:
-    """How to make an image of what is none."""
+def _pixels_of(item: object) -> str:
+    """Return the advice for an item that is not an image."""
     if isinstance(item, torch.Tensor):
         how = "image.permute(1, 2, 0).numpy()"
         return f"Make pixels of a tensor (3, height, width) of 0..255 in uint8 with {how}."
@@ -112,18 +120,19 @@ def _pixels_of(item: Any) -> str:
     return "Make a path of a name with Path(name)."
 
 
-def _width(spec: Encoder, items: Any) -> int:
-    """How many features these items have."""
-    single = spec.kind == "texts" and len(next(iter(items))) == 1
+def _width(spec: Encoder, items: Items) -> int:
+    """Return the number of features of these items."""
+    first = items[0]
+    single = isinstance(first, tuple) and len(first) == 1
     return (single and spec.alone) or spec.features
 
 
-def _said(item: Any) -> str:
+def _said(item: object) -> str:
     inner = f" of {', '.join(type(t).__name__ for t in item)}" if isinstance(item, tuple) else ""
     return f"{type(item).__name__}{inner}"
 
 
-def _targets(y: Any, rows: int) -> NDArray[np.float64]:
+def _targets(y: Targets, rows: int) -> NDArray[np.float64]:
     """One finite number a row."""
     try:
         found = np.asarray(y, np.float64)
@@ -137,13 +146,13 @@ def _targets(y: Any, rows: int) -> NDArray[np.float64]:
 
 
 def file_of(encoder: str, content: str, name: str = "embedded") -> str:
-    """The name of a file of features, by all that they depend on."""
+    """Return the name of a file of features, from all that they depend on."""
     # "half", because older files hold steps between the least and the greatest value.
     return f"{name}.{encoder}-{ENCODERS[encoder].version}.{content}.half.npz"
 
 
-def digest(items: Items, y: Sequence[float] | NDArray[Any] | None = None) -> str:
-    """A digest of items and targets, in this order."""
+def digest(items: Items, y: Targets | None = None) -> str:
+    """Return a digest of items and targets, in this order."""
     found = hashlib.sha256()
     for i, item in enumerate(items):
         parts = item if isinstance(item, tuple) else (item,)
@@ -176,13 +185,20 @@ def _content(part: Any, name: str) -> bytes:
 
 
 def encoded(encoder: str, items: Items, download: bool = False) -> NDArray[np.float32]:
-    """The features of `items`, computed."""
+    """Compute the features of `items`.
+
+    Args:
+        encoder: of `ENCODERS`.
+        items: texts or images.
+        download: let weights be downloaded.
+    """
     spec = ENCODERS[encoder]
     run, found = _loaded(encoder, download), []
     with torch.no_grad(), progress(Console(stderr=True), len(items), "items") as update:
         for i in range(0, len(items), BATCH):
-            some: Any = items[i : i + BATCH]
-            found.append(run(some if spec.kind == "texts" else pixels(some, i)).float())
+            some = items[i : i + BATCH]
+            ready = some if spec.kind == "texts" else pixels(cast(Sequence[Image], some), i)
+            found.append(run(ready).float())
             update(i + len(some))
     x = torch.cat(found).numpy()
     bad = int((~np.isfinite(x)).any(1).sum())
@@ -191,7 +207,7 @@ def encoded(encoder: str, items: Items, download: bool = False) -> NDArray[np.fl
 
 
 def _loaded(encoder: str, download: bool) -> Encode:
-    """The encoder itself, or what to do to have it."""
+    """Load an encoder, or say how to get it."""
     spec = ENCODERS[encoder]
     near = [n for n, e in ENCODERS.items() if e.kind == spec.kind and n != encoder and e.shipped]
     other = "".join(f" {n!r} comes with `{ENCODERS[n].install}`, weights included." for n in near)
@@ -217,7 +233,13 @@ def _loaded(encoder: str, download: bool) -> Encode:
 
 
 def read(path: Path, rows: int, width: int) -> Features:
-    """The features in a file, verified."""
+    """Return the features in a file, verified.
+
+    Args:
+        path: of the file.
+        rows: that it must hold.
+        width: features per row.
+    """
     remedy = f"Remove {path} to have it computed again."
     x, y = arrays(path, ("x", "y"), "be a whole file of features", remedy)
     found = Features(x.astype(np.float32), y.astype(np.float64))
@@ -228,7 +250,7 @@ def read(path: Path, rows: int, width: int) -> Features:
 
 
 def _writable(folder: Path) -> None:
-    """Make the folder if need be; an error in words where nothing can be written there."""
+    """Make a folder unless it is there; raise an error if nothing can be written to it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
@@ -245,8 +267,8 @@ def _save(path: Path, found: Features) -> None:
         np.savez_compressed(file, x=_rounded(found.x), y=found.y)
 
 
-def _rounded(x: NDArray[np.float32]) -> NDArray[Any]:
-    """Rows in half precision; where it cannot hold one, that is as it was and all are in single."""
+def _rounded(x: NDArray[np.float32]) -> Array:
+    """Return rows in half precision; if a row does not fit, it stays and all are in single."""
     with np.errstate(over="ignore"):
         half = np.where(np.abs(x) < LEAST, 0, x).astype(np.float16)
     fits = np.isfinite(half).all(1, keepdims=True)

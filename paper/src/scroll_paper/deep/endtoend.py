@@ -97,7 +97,7 @@ def pretrained(condition: str) -> Callable[[], nn.Module] | None:
 
 
 class Lite(nn.Module):
-    """EfficientNet-Lite0 as ImageNet left it, pooled, on pictures 64 pixels wide."""
+    """EfficientNet-Lite0 pretrained on ImageNet, pooled, for pictures 64 pixels wide."""
 
     features = 1280
 
@@ -112,14 +112,20 @@ class Lite(nn.Module):
 
 
 class Found:
-    """The records of a set, by what they are of."""
+    """The records of a set of pictures, by method, metric and condition.
+
+    Args:
+        name: of the set.
+        records: of the set.
+        seeds: to show.
+    """
 
     def __init__(self, name: str, records: Iterable[Record], seeds: Sequence[int]):
         self.name, self.seeds = name, seeds
         self.by_key = {key(record): record for record in records}
 
     def values(self, method: str, metric: str, condition: str = "scratch") -> Values:
-        """A metric by seed: of the way that held-out pictures score best."""
+        """Return a metric by seed; of several ways to train, the one with the best validation."""
         best = {seed: self._best(method, seed, condition) for seed in self.seeds}
         return {
             seed: record["metrics"][metric]
@@ -134,7 +140,7 @@ class Found:
 
 
 def cifar(found: Found, results: Path, wants: Wants) -> list[Table]:
-    """Heads, both kinds of temperature, and networks averaged over seeds."""
+    """Build the table of heads, with two temperatures and with networks averaged over seeds."""
     columns = {"NLL": "nll", "Accuracy": "accuracy", "ECE": "ece"}
 
     def line(method: str, suffix: str = "") -> Mapping[str, Values]:
@@ -171,7 +177,7 @@ def _health(
     fits: Mapping[str, tuple[str, str]],
     found: Found,
 ) -> list[Table]:
-    """What `diagnose` says of those heads that have an answer, by method and condition."""
+    """Build the table of what `diagnose` says, for the heads that it can judge."""
     columns = {"Noise / variance": "noise_share", "Weight of hard rows": "hard_weight"}
     rows: dict[Label, Mapping[str, Values]] = {
         label: line
@@ -196,19 +202,26 @@ def _health(
 def ensemble(
     results: Path, method: str, seeds: Sequence[int], columns: Mapping[str, str]
 ) -> dict[str, Values]:
-    """Metrics of the mean of what the seeds' networks say of the test pictures."""
+    """Return the metrics of the mean probabilities over seeds, by column of the table.
+
+    Args:
+        results: folder of the records.
+        method: whose probabilities were kept.
+        seeds: to average over.
+        columns: metrics by heading.
+    """
     files = [vision.kept_at(results, "cifar10", method, seed) for seed in seeds]
     read = [vision.recalled(file) for file in files if file.exists()]
     if len(read) < 2:
         return {}
-    log_probs = torch.stack([said for said, _ in read])
+    log_probs = torch.stack([log_p for log_p, _ in read])
     mixed = log_probs.log_softmax(-1).logsumexp(0).log_softmax(-1)
     found = vision.metrics(mixed, read[0][1].long())
     return {column: {seeds[0]: found[metric]} for column, metric in columns.items()}
 
 
 def faces(found: Found, results: Path, wants: Wants) -> list[Table]:
-    """NLL and RMSE of each head, by how its body started."""
+    """Build the table of NLL and RMSE of each head, by how its body started."""
     named = {
         f"{TITLES[condition]} {metric.upper()}": (condition, metric)
         for condition in CONDITIONS

@@ -1,14 +1,14 @@
-"""A deep network trained through each head: the recipe of the paper's appendix, on one GPU.
+"""Train a deep network end to end through a head, as in the paper's appendix, on one GPU.
 
-SGD for the network and Adam for the head, as a user would write it. A step is one program:
-on a GPU it is captured once and replayed.
+SGD for the network and Adam for the head. On a GPU a step is captured once as a CUDA graph and
+then replayed.
 """
 
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from math import cos, inf, isnan, pi
-from typing import Any
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -23,24 +23,45 @@ from ..data.images import Pictures, augmented, moments, scaled
 
 @dataclass(frozen=True)
 class Course:
-    """How to train. The defaults are the paper's."""
+    """How to train; the defaults are the paper's.
+
+    Args:
+        epochs: most epochs.
+        patience: epochs without a better validation score before training stops.
+        batch: pictures per step.
+        lr: learning rate of the body.
+        head_lr: learning rate of the head.
+        anneal_head: let the head's learning rate fall as the body's does.
+        momentum: of SGD.
+        weight_decay: of SGD.
+        frozen: train the head alone, on features of the pictures without augmentation.
+        alpha_rate: learning rate of the prior's precisions, as a share of the head's.
+        prior_every: steps after which the gradient of the prior is recomputed.
+        compile: compile body and loss.
+    """
 
     epochs: int = 80
     patience: int = 20
     batch: int = 128
     lr: float = 0.1
     head_lr: float = 1e-3
-    anneal_head: bool = False  # let the head's rate fall as the body's does
+    anneal_head: bool = False
     momentum: float = 0.9
     weight_decay: float = 5e-4
-    frozen: bool = False  # train the head alone, on the features of the pictures as they are
-    alpha_rate: float = 1.0  # of the prior's precisions, as a share of the head's
-    prior_every: int = 16  # steps, after which the gradient of the prior is found anew
+    frozen: bool = False
+    alpha_rate: float = 1.0
+    prior_every: int = 16
     compile: bool = True
 
 
 class Fitted:
-    """A trained network: its body, its head and how its pictures are scaled."""
+    """A trained network.
+
+    Args:
+        body: from pictures to features.
+        head: the last layer.
+        scale: mean and standard deviation of each channel.
+    """
 
     def __init__(self, body: nn.Module, head: nn.Module, scale: tuple[Tensor, Tensor]):
         self.body, self.head, self.scale = body, head, scale
@@ -48,7 +69,7 @@ class Fitted:
 
     @torch.no_grad()
     def features(self, x: Tensor, size: int = 1000) -> Tensor:
-        """psi (N, H) of pictures."""
+        """Return the features (N, H) of pictures, `size` at a time."""
         self.body.eval()
         with torch.autocast(x.device.type, torch.bfloat16):
             return torch.cat(
@@ -64,10 +85,19 @@ def train_network(
     course: Course,
     watch: Callable[[int, float], None] = lambda epoch, score: None,
 ) -> Fitted:
-    """Train body and head, and keep both as they were when held-out pictures scored best."""
-    layout: Any = {"memory_format": torch.channels_last}
-    mean, std = getattr(body, "scale", None) or moments(train.x)  # a trained one has its own
-    now = Fitted(body.to(**layout), head, (mean.to(train.x.device), std.to(train.x.device)))
+    """Train body and head; return both as they were when the validation score was best.
+
+    Args:
+        body: from pictures to features.
+        head: the last layer.
+        train: training pictures.
+        held: validation pictures.
+        course: how to train.
+        watch: called with the epoch and its validation score.
+    """
+    mean, std = getattr(body, "scale", None) or moments(train.x)  # a pretrained body has its own
+    body.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    now = Fitted(body, head, (mean.to(train.x.device), std.to(train.x.device)))
     step = Step(now, train, course)
     best, since = None, 0
     seen = now.features(held.x) if course.frozen else None
@@ -86,7 +116,7 @@ def train_network(
             best = deepcopy((body.state_dict(), head.state_dict()))
         if since >= course.patience or isnan(score):  # NaN once is NaN for good
             break
-    if best is not None:  # else nothing was ever finite: as it is
+    if best is not None:  # otherwise no score was finite: leave it as it is
         body.load_state_dict(best[0])
         head.load_state_dict(best[1])
     head.eval()
@@ -94,19 +124,31 @@ def train_network(
 
 
 @torch.no_grad()
-def validation_score(head: Any, psi: Tensor, y: Tensor) -> float:
-    """What is to be least on held-out pictures; of MAP, which has no density yet, an error."""
+def validation_score(head: nn.Module, psi: Tensor, y: Tensor) -> float:
+    """Return the validation NLL; for MAP, whose noise is set afterwards, the squared error."""
     head.eval()
     if getattr(head, "method", "") == "map":  # its noise is set afterwards
         return float((head(psi).mean - y).square().mean())
     return -float(head(psi).log_prob(y).mean())
 
 
+class Loss(Protocol):
+    """A last layer with a loss of its own."""
+
+    def loss(self, psi: Tensor, y: Tensor, total: int) -> Tensor:
+        """Return the loss of a batch of `total` rows in all."""
+
+
 class Step:
     """One step of both optimisers on the pictures at an index.
 
-    On a GPU what happens is recorded after a few steps and replayed from then on: hundreds of
-    small kernels are then launched as one.
+    On a GPU the step is recorded after a few calls and replayed from then on: hundreds of small
+    kernels are launched as one.
+
+    Args:
+        now: the network.
+        rows: training pictures.
+        course: how to train.
     """
 
     def __init__(self, now: Fitted, rows: Pictures, course: Course):
@@ -117,7 +159,7 @@ class Step:
         fused = device.type == "cuda"
         named = dict(now.head.named_parameters())
         alpha = [named.pop("log_alpha")] if "log_alpha" in named else []
-        groups: list[dict[str, Any]] = [
+        groups = [
             {"params": [*named.values()], "lr": head_rate},
             {"params": alpha, "lr": alpha_rate},
         ]
@@ -135,17 +177,19 @@ class Step:
                     fused=fused,
                 )
             )
-        # Apart, because the body is the same program for every head, and kept from fit to fit.
-        made: Any = torch.compile if course.compile else (lambda program: program)
-        self.body, self.score = made(now.body), made(self._score)
+        # Separately, because the body is the same program for every head and is compiled once.
+        self.body: Callable[[Tensor], Tensor] = now.body
+        self.score: Callable[[Tensor, Tensor], Tensor] = self._score
+        if course.compile:
+            self.body, self.score = torch.compile(now.body), torch.compile(self._score)
         self.seen = now.features(rows.x) if course.frozen else None
         self.index = torch.zeros(course.batch, dtype=torch.long, device=device)
         self.calls = 0
-        self.graphs: dict[bool, Any] = {}
+        self.graphs: dict[bool, torch.cuda.CUDAGraph] = {}
         self.prior = PriorGradient(now.head, len(rows.y)) if isinstance(now.head, Head) else None
 
     def __call__(self, index: Tensor, done: float) -> None:
-        """A step, when a share `done` of all steps has been done."""
+        """Take a step on the pictures at `index`, after a share `done` of all steps."""
         left, course = (1 + cos(pi * done)) / 2, self.course
         body_rate, head_rate, alpha_rate = self.rates.unbind()
         body_rate.fill_(course.lr * left)
@@ -156,11 +200,11 @@ class Step:
         self.calls += 1
 
     def _run(self, anew: bool) -> None:
-        """A step that finds the gradient of the prior anew, or one that does not."""
+        """Take a step that recomputes the gradient of the prior (`anew`), or one that does not."""
         if self.index.device.type != "cuda":
             self._step(anew)
             return
-        if self.calls < 5:  # libraries choose their kernels, optimisers make their state
+        if self.calls < 5:  # libraries choose kernels, optimisers make their state
             on_side_stream(lambda: self._step(anew))
             return
         if anew not in self.graphs:
@@ -186,7 +230,7 @@ class Step:
         return loss
 
     def _features(self) -> Tensor:
-        """Of the pictures as chance cuts them, or those that a frozen body gave once."""
+        """Return features of augmented pictures, or those that a frozen body gave once."""
         if self.seen is not None:
             return self.seen[self.index]
         x = scaled(augmented(self.rows.x[self.index]), self.now.scale)
@@ -195,10 +239,11 @@ class Step:
         return psi
 
     def _score(self, psi: Tensor, y: Tensor) -> Tensor:
-        """The loss but for the prior."""
-        head: Any = self.now.head
+        """Return the loss without the prior."""
+        head = self.now.head
         if not isinstance(head, Head):
-            return head.loss(psi, y, total=len(self.rows.y))
-        # the paper's form: a mean over rows and outputs alike, and the prior over rows alone
+            plain: Tensor = cast(Loss, head).loss(psi, y, total=len(self.rows.y))
+            return plain
+        # The paper's form: the mean over rows and outputs, and the prior divided by rows alone.
         loss: Tensor = head.loss(psi, y, total=len(self.rows.y), prior=False)
         return loss / head.likelihood.latents

@@ -1,4 +1,4 @@
-"""CIFAR-10 and UTKFace, trained through: which fits there are, and what each is worth."""
+"""CIFAR-10 and UTKFace end to end: the networks to train, and the scores of each."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -6,11 +6,11 @@ from functools import partial
 from math import exp, log
 from pathlib import Path
 from time import time
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from scroll._core.files import replacing
 from scroll.heads import Head
@@ -20,7 +20,7 @@ from ..data import images, protocol
 from ..data.images import Pictures
 from ..data.npz import arrays
 from ..models.resnet import ResNet18
-from ..models.softmax import laplace, spread
+from ..models.softmax import Softmax, laplace, spread
 from ..tables import records
 from ..tables.records import made
 from . import training
@@ -28,25 +28,42 @@ from .methods import LABELS, NUMBERS
 from .training import Course, Fitted
 
 CLASSES = 10
-HEALTH = 5000  # training pictures that a diagnosis looks at
-CONDITIONS = {  # how a body starts, and how it is trained: where in several ways, by the best one
+HEALTH = 5000  # training pictures for a diagnosis
+CONDITIONS = {  # how a body starts, and how it is trained; of several ways the best one counts
     "scratch": (Course(anneal_head=True),),
     "frozen": tuple(Course(frozen=True, anneal_head=True, head_lr=lr) for lr in (3e-4, 1e-3, 3e-3)),
     "tuned": (Course(), Course(lr=0.01)),
 }
 
 
-class Unit(NamedTuple):
-    """One network to train."""
+Scored = tuple[str, dict[str, float], Tensor]  # a method, its scores and its log probabilities
 
-    set: str  # cifar10 or faces
+
+class Body(Protocol):
+    """A body that states its number of features."""
+
+    features: int
+
+
+class Unit(NamedTuple):
+    """One network to train.
+
+    Args:
+        set: "cifar10" or "faces".
+        method: of `LABELS` or `NUMBERS`.
+        seed: of the split and the parameters.
+        condition: of `CONDITIONS`.
+        course: how to train.
+    """
+
+    set: str
     method: str
     seed: int
     condition: str = "scratch"
     course: Course = CONDITIONS["scratch"][0]
 
-    def fit(self) -> dict[str, Any]:
-        """What names it in the records: also in what its course is not the paper's."""
+    def fit(self) -> dict[str, object]:
+        """Return what identifies it in the records: settings only if they are not the paper's."""
         start = {} if self.condition == "scratch" else {"condition": self.condition}
         usual, here = asdict(Course()), asdict(self.course)
         odd = {k: v for k, v in here.items() if v != usual[k] and k not in ("frozen", "compile")}
@@ -54,7 +71,7 @@ class Unit(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """Pictures to train on, to stop by and to be measured on; y is shift + scale times theirs."""
+    """Training, validation and test pictures; a target in its unit is shift + scale * y."""
 
     train: Pictures
     held: Pictures
@@ -64,7 +81,14 @@ class Parts(NamedTuple):
 
 
 def parts(name: str, places: Sequence[Path], seed: int, device: torch.device) -> Parts:
-    """The pictures of a set, split by a seed."""
+    """Return the pictures of a set, split by a seed.
+
+    Args:
+        name: "cifar10" or "faces".
+        places: folders to look in.
+        seed: of the split.
+        device: to put the pictures on.
+    """
     if name == "cifar10":
         rest, test = images.cifar(places)
         train, held = images.split(rest, 45_000, 5_000, seed=seed)
@@ -85,7 +109,7 @@ def _on(part: Pictures, device: torch.device) -> Pictures:
 def units(
     name: str, methods: Sequence[str], seeds: Sequence[int], conditions: Sequence[str]
 ) -> Iterator[Unit]:
-    """All of a set, seed by seed, in every way."""
+    """Yield the networks of some methods, seeds and conditions, in every way to train them."""
     for seed in seeds:
         for condition in conditions:
             for method in methods:
@@ -102,16 +126,23 @@ def _rate(method: str) -> float:
 def trained(
     unit: Unit,
     data: Parts,
-    body: Callable[[], Any] | None = None,
+    body: Callable[[], nn.Module] | None = None,
     watch: Callable[[int, float], object] = lambda epoch, score: None,
-) -> tuple[Fitted, list[dict[str, Any]], dict[str, Tensor]]:
-    """Train a unit: its records, and probabilities that are worth keeping."""
+) -> tuple[Fitted, list[records.Record], dict[str, Tensor]]:
+    """Train a network; return it, its records, and probabilities to keep by method.
+
+    Args:
+        unit: what to train.
+        data: the pictures.
+        body: makes the body; None is a ResNet-18.
+        watch: called with the epoch and its validation score.
+    """
     labels = unit.set == "cifar10"
     device, n, began = data.train.x.device, len(data.train.y), time()
     torch.manual_seed(unit.seed)
-    network: Any = (body or (lambda: ResNet18(small=labels)))().to(device)
+    network = (body() if body else ResNet18(small=labels)).to(device)
     method = (LABELS if labels else NUMBERS)[unit.method]
-    head: Any = method.head(network.features, CLASSES, n).to(device)
+    head = method.head(cast(Body, network).features, CLASSES, n).to(device)
     scores: list[float] = []
 
     def each(epoch: int, score: float) -> None:
@@ -119,7 +150,7 @@ def trained(
         watch(epoch, score)
 
     found = training.train_network(network, head, data.train, data.held, unit.course, each)
-    if unit.method == "map":
+    if unit.method == "map" and isinstance(head, Head):
         head.fit_noise(found.features(data.held.x), data.held.y)
     how = {"val": found.score, "epoch": found.epoch, "scores": scores} | made(began, device)
     lines, kept = [], {}
@@ -131,18 +162,21 @@ def trained(
 
 
 @torch.no_grad()
-def _numbers(unit: Unit, found: Fitted, data: Parts) -> Iterator[tuple[str, Any, Any]]:
+def _numbers(unit: Unit, found: Fitted, data: Parts) -> Iterator[Scored]:
     p = found.head(found.features(data.test.x))
     p = Normal(*(getattr(p, name).double().reshape(-1) for name in _MOMENTS))
     square = data.scale**2
     p = Normal(data.shift + data.scale * p.mean, square * p.noise_var, square * p.belief_var)
     y = data.shift + data.scale * data.test.y.double()
     worth = {k: float(v) for k, v in protocol.metrics(p, y).items()}
-    yield unit.method, worth | health(found, data.train), None
+    yield unit.method, worth | health(found, data.train), y
 
 
 def health(found: Fitted, train: Pictures) -> dict[str, float]:
-    """What `diagnose` says of a head on training pictures as they are: of its worst output."""
+    """Return what `diagnose` says of a head on training pictures, for its worst output.
+
+    A head without such a diagnosis gives nothing.
+    """
     if not isinstance(found.head, Head):
         return {}
     some = Pictures(train.x[:HEALTH], train.y[:HEALTH])
@@ -155,8 +189,8 @@ _MOMENTS = ("mean", "noise_var", "belief_var")
 
 
 @torch.no_grad()
-def _labels(unit: Unit, found: Fitted, data: Parts) -> Iterator[tuple[str, Any, Any]]:
-    """The row itself, and for a softmax that of a posterior about it."""
+def _labels(unit: Unit, found: Fitted, data: Parts) -> Iterator[Scored]:
+    """Yield the scores of the head and, for a softmax, those of Laplace about it."""
     held, test = (found.features(part.x) for part in (data.held, data.test))
     at_held, at_test = found.head(held).log_probs.double(), found.head(test).log_probs.double()
     found_metrics = metrics(at_test, data.test.y)
@@ -168,20 +202,20 @@ def _labels(unit: Unit, found: Fitted, data: Parts) -> Iterator[tuple[str, Any, 
         cooled = metrics((at_test / t).log_softmax(-1), data.test.y)
         found_metrics |= {f"t_{name}": t} | {f"{k}_{name}": v for k, v in cooled.items()}
     yield unit.method, found_metrics | health(found, data.train), at_test
-    if unit.method == "softmax":
-        head: Any = found.head  # prior precision one is the default of Laplace's library
+    if isinstance(head := found.head, Softmax):
+        # Prior precision one is the default of the library for Laplace.
         variances = laplace(head, found.features(data.train.x), 1.0)
         log_p = spread(head, variances, test).log_probs.double()
-        yield "softmax-laplace", metrics(log_p, data.test.y), None
+        yield "softmax-laplace", metrics(log_p, data.test.y), log_p
 
 
 def metrics(log_probs: Tensor, y: Tensor) -> dict[str, float]:
-    """NLL, accuracy and calibration of labels."""
+    """Return NLL, accuracy, calibration error and Brier score of labels."""
     return {k: float(v) for k, v in protocol.metrics(Categorical(log_probs), y).items()}
 
 
 def temperature(log_probs: Tensor, y: Tensor) -> float:
-    """The T at which softmax(log p / T) scores best, to three digits."""
+    """Return the T at which softmax(log p / T) has the least NLL, to three digits."""
     low, high = log(0.2), log(10.0)
     for _ in range(4):
         grid = torch.linspace(low, high, 25, dtype=torch.float64)
@@ -201,38 +235,47 @@ def run(
     places: Sequence[Path],
     device: torch.device,
     say: Callable[[str], object] = print,
-    body: Callable[[str], Callable[[], Any] | None] = lambda condition: None,
+    body: Callable[[str], Callable[[], nn.Module] | None] = lambda condition: None,
 ) -> None:
-    """Train the units that the records lack, and append each when it is done."""
+    """Train the networks that are missing from the records, and append each when it is done.
+
+    Args:
+        which: networks.
+        results: folder of the records.
+        places: folders of the pictures.
+        device: to train on.
+        say: takes lines about progress.
+        body: returns, for a condition, what makes the body; None is a ResNet-18.
+    """
     have = records.done(records.load(results).records)
-    data: tuple[Any, Any] = (None, None)
+    at, data = None, None
     for unit in which:
         if records.key(unit.fit()) in have:
             continue
-        if data[0] != (unit.set, unit.seed):
-            data = (unit.set, unit.seed), parts(unit.set, places, unit.seed, device)
+        if data is None or at != (unit.set, unit.seed):
+            at, data = (unit.set, unit.seed), parts(unit.set, places, unit.seed, device)
         say(f"{unit}")
         watch = partial(_tell, say, unit.course.epochs)
-        _, lines, kept = trained(unit, data[1], body(unit.condition), watch)
+        _, lines, kept = trained(unit, data, body(unit.condition), watch)
         for method, log_probs in kept.items():
-            keep(kept_at(results, unit.set, method, unit.seed), log_probs, data[1].test.y)
+            keep(kept_at(results, unit.set, method, unit.seed), log_probs, data.test.y)
         records.append(records.file_of(results, unit.set), lines)
         say(f"{lines[0]['metrics']}")
 
 
 def _tell(say: Callable[[str], object], epochs: int, epoch: int, score: float) -> None:
-    """A word now and then: a fit takes minutes."""
+    """Say every tenth epoch how far a network is: it takes minutes."""
     if (epoch + 1) % 10 == 0:
         say(f"epoch {epoch + 1} of {epochs}, held-out score {score:.4f}")
 
 
 def kept_at(results: Path, name: str, method: str, seed: int) -> Path:
-    """The file of what a network says of the test pictures."""
+    """Return the file for a network's probabilities of the test pictures."""
     return results / "predictions" / f"{name}-{method}-{seed}.npz"
 
 
 def keep(path: Path, log_probs: Tensor, y: Tensor) -> None:
-    """Write what a network says of labels y, whole or not at all."""
+    """Write a network's log probabilities and the labels, completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     labels = y.to(torch.uint8).cpu().numpy()
     with replacing(path) as file:
@@ -240,7 +283,7 @@ def keep(path: Path, log_probs: Tensor, y: Tensor) -> None:
 
 
 def recalled(path: Path) -> tuple[Tensor, Tensor]:
-    """What `keep` has written: log p (N, K) and labels (N,)."""
+    """Read what `keep` has written: log p (N, K) and labels (N,)."""
     remedy = "Remove it and the record of its seed to have that network trained again."
     found = arrays(path, ("log_probs", "labels"), "be a whole file of predictions", remedy)
     return torch.from_numpy(found[0]).double(), torch.from_numpy(found[1])

@@ -1,49 +1,53 @@
-"""Where the stacks of a sweep are trained: on this machine, or on a cluster that is there already.
+"""Where the stacks of a sweep are trained: on this machine, or on a running cluster.
 
-A cluster is reached through joblib. Its workers only train: they give back records, which the
-process that asked for them writes, so that what a worker takes with it is no more than the stack
-it was at.
+A cluster is reached through joblib. Its workers only train: they return records, which the process
+that asked for them writes. If a worker is lost, only its current stack is lost.
 """
 
 import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from scroll._core.checks import one_of, refusal
 
-TRIES = 3  # in a row in which nothing comes back
+TRIES = 3  # in a row without any result
 WAIT = 30  # seconds, for a cluster to answer and for its first worker
 ADDRESS = r"(\w+://)?(\[[0-9a-fA-F:.]+\]|[^/:\s]+):\d+"
 
 _ONE = Lock()
+T = TypeVar("T")
 
 
 class Engine(NamedTuple):
-    """A kind of cluster, and where it is; "" is where Ray's own settings say."""
+    """A kind of cluster and its address; "" takes the address from Ray's own settings."""
 
     kind: str
     address: str
 
     @property
     def local(self) -> bool:
-        """Whether it is this machine."""
+        """True if it is this machine."""
         return self.kind == "local"
 
 
 class Failure(NamedTuple):
-    """What went wrong in the work itself: another worker would fail alike."""
+    """An error of the work itself, which another worker would repeat."""
 
     text: str
 
 
 def engine(text: str) -> Engine:
-    """local, dask, ray, dask:tcp://host:8786 or ray:host:6379, checked; its package is there."""
+    """Return the engine that a text names, checked; its package must be installed.
+
+    Args:
+        text: local, dask, ray, dask:tcp://host:8786 or ray:host:6379.
+    """
     kind, _, address = text.partition(":")
     one_of(
         "--engine", kind, ("local", *CLUSTERS), "An address follows a colon: dask:tcp://HOST:8786."
@@ -76,12 +80,17 @@ def engine(text: str) -> Engine:
 
 
 def spread(
-    where: Engine, work: Callable[..., Any], left: dict[int, tuple[Any, ...]]
-) -> Iterator[tuple[int, Any]]:
-    """(key, work(*left[key])) or (key, Failure), as they come from the cluster.
+    where: Engine, work: Callable[..., T], left: Mapping[int, tuple[object, ...]]
+) -> Iterator[tuple[int, T | Failure]]:
+    """Yield (key, work(*left[key])) or (key, Failure), as they come from the cluster.
 
-    Who reads this takes out of `left` what has been kept: when a worker is lost and its engine
-    does not start it anew, the rest is given out again.
+    The caller removes from `left` what it has recorded: if a worker is lost and its engine does
+    not start it again, the rest is given out again.
+
+    Args:
+        where: the cluster.
+        work: a function at the top level of a module.
+        left: its arguments by key.
     """
     from joblib import Parallel, delayed
 
@@ -109,8 +118,8 @@ def spread(
 
 
 @contextmanager
-def cancelling(found: Any) -> Iterator[None]:
-    """Cancel the tasks of a generator of joblib, without its warning, when its reader stops."""
+def cancelling(found: "Generator[T, None, None]") -> Iterator[None]:
+    """Cancel the tasks of a joblib generator, without its warning, when its reader stops."""
     try:
         yield
     except GeneratorExit:
@@ -121,7 +130,7 @@ def cancelling(found: Any) -> Iterator[None]:
 
 
 class Recalled(Exception):
-    """The task that runs here is no longer wanted."""
+    """The task that runs here is no longer needed."""
 
 
 def recall() -> Callable[..., None]:
@@ -130,11 +139,10 @@ def recall() -> Callable[..., None]:
     A cluster outlives a run and cannot stop a thread, so that the task has to ask. Dask forgets
     a task whose client has gone; Ray ends such tasks itself.
     """
-    distributed: Any = sys.modules.get("distributed")
     try:
-        worker = distributed.get_worker()
+        worker = sys.modules["distributed"].get_worker()
         key = worker.get_current_task()
-    except (AttributeError, ValueError):  # not on a worker of Dask
+    except (AttributeError, KeyError, ValueError):  # not on a worker of Dask
         return lambda *told: None
 
     def check(*told: object) -> None:
@@ -145,12 +153,12 @@ def recall() -> Callable[..., None]:
     return check
 
 
-def _done(work: Callable[..., Any], key: int, some: tuple[Any, ...]) -> tuple[int, Any]:
-    """Work on a worker, one task at a time per process however many threads it has."""
+def _done(work: Callable[..., T], key: int, some: tuple[object, ...]) -> tuple[int, T | Failure]:
+    """Work on a worker: one task at a time per process, however many threads it has."""
     with _ONE:
         try:
             return key, work(*some)
-        except Recalled:  # should the cluster want it after all, the rest is given out again
+        except Recalled:  # if the cluster needs it after all, the rest is given out again
             raise
         except Exception as error:
             return key, Failure(f"{type(error).__name__}: {error}")
@@ -196,10 +204,10 @@ def _ray(address: str) -> Iterator[None]:
 
 
 def _streaming(**how: Any) -> Any:
-    """Ray's backend, from which results may come one by one.
+    """Return Ray's backend, changed to return results one by one.
 
-    It is a pool like multiprocessing's, of which joblib knows that its generators may hang if a
-    worker dies; Ray tells of that.
+    joblib forbids that for pools like multiprocessing's, because their generators hang if a worker
+    dies; Ray reports that.
     """
     backend = import_module("ray.util.joblib.ray_backend").RayBackend(**how)
     backend.supports_return_generator = True
@@ -207,9 +215,9 @@ def _streaming(**how: Any) -> Any:
 
 
 def _away(backend: Any) -> Any:
-    """A backend that works on the cluster even if it has but one slot as yet.
+    """Make a backend use the cluster even if it has only one slot yet.
 
-    What has room for one task only is worked off by joblib in this very process.
+    joblib would work in this process if there is room for one task only.
     """
     room = backend.effective_n_jobs
     backend.effective_n_jobs = lambda n_jobs: max(2, room(n_jobs))
@@ -222,7 +230,7 @@ def _silent(kind: str, address: str, error: Exception) -> Exception:
 
 
 def _short(error: Exception) -> str:
-    """Its beginning and its end: an engine's errors are pages, with the cause in one of them."""
+    """Return the beginning and the end of an engine's error, which may be pages long."""
     told = " ".join(str(error).split()) or type(error).__name__
     return told if len(told) <= 400 else f"{told[:200]} ... {told[-200:]}"
 

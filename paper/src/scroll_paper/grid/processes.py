@@ -1,7 +1,6 @@
 """Worker processes on this machine.
 
-They end with the process that started them, however that ends, and they leave interrupts from
-the keyboard to it.
+They end with the process that started them, however it ends, and leave Ctrl-C to it.
 """
 
 import os
@@ -11,28 +10,29 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from threading import Thread
-from typing import Any
+from typing import TypeVar
 
 from ..tables.records import WRITING
 from .engines import cancelling
 
-POLL = 0.5  # seconds between two looks at the parent
+POLL = 0.5  # seconds between two checks of the parent
+T = TypeVar("T")
 
 
 def worked(
-    work: Callable[..., Any],
-    each: Iterable[tuple[Any, ...]],
+    work: Callable[..., T],
+    each: Iterable[tuple[object, ...]],
     workers: int,
     *,
     ordered: bool = False,
-) -> Iterator[Any]:
+) -> Iterator[T]:
     """Yield `work(*arguments)` of each tuple of arguments, from worker processes.
 
     Args:
-        work: a function of a module.
+        work: a function at the top level of a module.
         each: its arguments.
-        workers: number of processes; 1 is this process.
-        ordered: yield the results in the order of `each`, not as they come.
+        workers: number of processes; with 1 this process does the work.
+        ordered: yield the results in the order of `each` instead of as they come.
     """
     from joblib import Parallel, delayed
 
@@ -45,7 +45,7 @@ def worked(
             yield one
 
 
-def _done(parent: int, work: Callable[..., Any], some: tuple[Any, ...]) -> Any:
+def _done(parent: int, work: Callable[..., T], some: tuple[object, ...]) -> T:
     if os.getpid() != parent:
         _end_with(parent)
     return work(*some)

@@ -1,7 +1,6 @@
-"""The references of the tables, on the same stacked loop as everything else."""
+"""The baselines for regression, trained on the same stacked loop as our heads."""
 
 from math import log
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +8,7 @@ from torch import Tensor, nn
 from scroll.beliefs import Belief, Problem
 from scroll.beliefs.covariances import Full
 from scroll.factors import Gaussian
+from scroll.heads import Head
 from scroll.objectives import METHODS
 from scroll.objectives.routes import conjugate
 from scroll.predictive import Normal
@@ -19,7 +19,7 @@ Lead = tuple[int, ...]
 
 
 class Constant(nn.Module):
-    """The mean predictor: N(mean, var) of the training targets, whatever x is."""
+    """The mean predictor: N(mean, var) of the training targets, for every x."""
 
     batches = False
     mean: Tensor
@@ -32,16 +32,16 @@ class Constant(nn.Module):
         self.register_buffer("var", torch.ones(replicates))
 
     def forward(self, x: Tensor) -> Normal:
-        """The predictive of each row of x (..., N, D)."""
+        """Return the predictive distribution of each row of x (..., N, D)."""
         mean, var = (t[..., None].expand(x.shape[:-1]) for t in (self.mean, self.var))
         return Normal(mean, var, torch.zeros_like(mean))
 
     def loss(self, x: Tensor, y: Tensor, total: int) -> Tensor:
-        """There is nothing to train."""
+        """Return zeros: there is nothing to train."""
         return torch.zeros_like(self.mean)
 
     def condition(self, x: Tensor, y: Tensor) -> "Constant":
-        """Take the moments of the targets."""
+        """Set the mean and variance to those of the targets."""
         self.mean, self.var = y.mean(-1), y.var(-1, correction=0)
         return self
 
@@ -53,9 +53,9 @@ class MeanVariance(nn.Module):
 
     Args:
         in_features: H.
-        replicates: fits at once.
-        beta: how far rows of large variance are kept in.
-        unit: give the weights V_n^beta mean one, as a deep body at a large rate needs it.
+        replicates: networks that are trained together.
+        beta: 0 is the NLL; 1 gives rows of large variance the same weight as all others.
+        unit: scale the weights V_n^beta to mean one, which a deep body needs at a large rate.
     """
 
     batches = True
@@ -72,13 +72,13 @@ class MeanVariance(nn.Module):
         self.register_buffer("weight", torch.zeros(replicates))
 
     def forward(self, psi: Tensor) -> Normal:
-        """The predictive of each row of psi (..., N, H)."""
+        """Return the predictive distribution of each row of psi (..., N, H)."""
         mean, log_var = (psi @ self.linear.mT + self.offset[..., None, :]).unbind(-1)
-        # Beyond this it would overflow, and one such row make a deep body NaN for good.
+        # Beyond this it overflows, and one such row would make a deep body NaN for good.
         return Normal(mean, log_var.clamp(-20, 20).exp(), torch.zeros_like(mean))
 
     def loss(self, psi: Tensor, y: Tensor, total: int) -> Tensor:
-        """The mean loss a row, (...)."""
+        """Return the mean loss per row, (...)."""
         at = self(psi)
         each = 0.5 * ((y - at.mean).square() / at.noise_var + at.noise_var.log())
         weight = at.noise_var.detach() ** self.beta
@@ -89,9 +89,9 @@ class MeanVariance(nn.Module):
 
 
 class Variational(nn.Module):
-    """VBLL as the package `vbll` has it: its parameters, its start and its weight on the KL.
+    """VBLL as in the package `vbll`: its parameters, its start and its weight on the KL.
 
-    But for the start of the noise, which the package draws between 1e-4 and 1e4.
+    Only the noise starts at one; the package draws it between 1e-4 and 1e4.
     """
 
     batches = True
@@ -108,13 +108,13 @@ class Variational(nn.Module):
         self.register_buffer("weight", torch.zeros(replicates))
 
     def forward(self, psi: Tensor) -> Normal:
-        """The predictive of each row of psi (..., N, H)."""
+        """Return the predictive distribution of each row of psi (..., N, H)."""
         at = self.belief().project(psi.unsqueeze(-3))
         noise = self.log_noise.exp().square()[..., None].expand_as(at.mean)
         return Normal(at.mean.squeeze(-2), noise.squeeze(-2), at.var.squeeze(-2))
 
     def belief(self) -> Belief:
-        """q(w), S = L L', L with exp(log_diag) on its diagonal."""
+        """q(w) with S = L L', L with exp(log_diag) on its diagonal."""
         return Belief(self.mean, Full(self.lower.tril(-1) + self.log_diag.exp().diag_embed()))
 
     def loss(self, psi: Tensor, y: Tensor, total: int) -> Tensor:
@@ -127,14 +127,22 @@ class Variational(nn.Module):
         return loss.squeeze(-1) / total
 
 
+def bayesian_head(network: Network) -> Head:
+    """Return the head of a network, which must be one of SCROLL's."""
+    assert isinstance(network.head, Head)
+    return network.head
+
+
 def laplace(network: Network, rows: Rows) -> Belief:
-    """The posterior about a MAP network, from the same penalty: alpha = penalty / noise^2.
+    """N(w_MAP, (Psi'Psi / s^2 + alpha I)^-1), alpha = penalty / s^2: Laplace about a MAP network.
 
     sum_n r_n^2 + penalty |w|^2 is 2 s^2 times the negative log joint of noise s and precision
-    alpha, so its curvature is the conjugate posterior's, about a mean that stays.
+    alpha. Its curvature is that of the conjugate posterior; the mean stays at the MAP estimate.
     """
-    head: Any = network.head
+    head = bayesian_head(network)
     problem = head.problem(network.body(rows.x), rows.y)
+    assert isinstance(problem.factor, Gaussian)
+    assert head.mean is not None
     s2 = problem.factor.var.squeeze(-1)
     precise = METHODS["closed-full"].precise(problem._replace(alpha=problem.alpha / s2))
     return Belief(head.mean, Full(conjugate(precise).cov.scale.to(head.mean.dtype)))

@@ -1,47 +1,52 @@
-"""What is measured of trained networks: the lines that go into the records."""
+"""Scores of trained networks: the lines that go into the records."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from scroll.heads import RegressionHead
 from scroll.posterior.posterior import Posterior, refit
-from scroll.predictive import Categorical, Mixture, Normal
+from scroll.predictive import Categorical, Mixture, Normal, Predictive
 from scroll.training.batches import Rows
 from scroll.training.bodies import Dropout
 from scroll.training.network import Network, held_out_mse, held_out_nll
 
 from ..data.protocol import Folds, metrics
 from . import softmax
-from .baselines import laplace
+from .baselines import bayesian_head, laplace
 from .ood import auroc, told_apart
 
 PASSES, LABEL_PASSES = 50, 20  # forward passes of MC dropout, for numbers and for labels
 
 
 class Fitted(NamedTuple):
-    """Trained networks, a replicate each, and their rows."""
+    """Trained networks, one per replicate, and their rows."""
 
     network: Network
     folds: Folds
 
 
 class Line(NamedTuple):
-    """One method's figures, (R,) each."""
+    """The scores of one method, (R,) each.
+
+    Args:
+        metrics: by name.
+        val: the validation objective that chooses the architecture and the hyper-parameter.
+    """
 
     metrics: dict[str, Tensor]
-    val: Tensor  # what its architecture and knob are chosen by
+    val: Tensor
 
 
 Lines = dict[str, Line]
-"""By the name of the method; the empty name is the method that was trained."""
+"""Lines by the name of the method; the empty name is the method that was trained."""
 
 
 def joined(parts: Sequence[Lines]) -> Lines:
-    """The lines of some networks and of others, as of all."""
+    """Return the lines of all networks from those of several parts."""
     return {
         name: Line(
             {k: torch.cat([p[name].metrics[k] for p in parts]) for k in line.metrics},
@@ -51,8 +56,16 @@ def joined(parts: Sequence[Lines]) -> Lines:
     }
 
 
-def scored(predict: Callable[[Tensor], Any], folds: Folds, members: int = 1) -> dict[str, Tensor]:
-    """The metrics of a predictive on test rows; if there are foreign ones, how it tells them."""
+def scored(
+    predict: Callable[[Tensor], Normal], folds: Folds, members: int = 1
+) -> dict[str, Tensor]:
+    """Return the metrics on test rows, and the AUROC if there are out-of-distribution rows.
+
+    Args:
+        predict: from inputs to their predictive.
+        folds: the rows.
+        members: networks per ensemble, whose rows are the same.
+    """
     at = predict(folds.test.x)
     found = metrics(at, _first(folds.test.y, members))
     if folds.foreign is not None:
@@ -61,16 +74,16 @@ def scored(predict: Callable[[Tensor], Any], folds: Folds, members: int = 1) -> 
 
 
 def plain(fitted: Fitted) -> Lines:
-    """The network's own predictive."""
+    """Score the network's own predictive."""
     network, folds = fitted
     found = scored(network, folds) | {"train_nll": held_out_nll(network, folds.train)}
     return {"": Line(found, held_out_nll(network, folds.val))}
 
 
 def map_and_laplace(fitted: Fitted) -> Lines:
-    """A MAP network with the noise of its validation residuals, and the posterior about it."""
+    """Score a MAP network with the noise of its validation residuals, and Laplace about it."""
     network, folds = fitted
-    head: Any = network.head
+    head = bayesian_head(network)
     head.fit_noise(network.body(folds.val.x), folds.val.y)
     lines = plain(fitted)
     chosen = held_out_mse(network, folds.val)
@@ -88,7 +101,8 @@ def map_and_laplace(fitted: Fitted) -> Lines:
 
 
 def mc_dropout(fitted: Fitted, passes: int = PASSES) -> Lines:
-    """The mean and variance of `passes` thinned networks, and the noise of validation residuals."""
+    """Score mean and variance of `passes` networks under dropout, with the noise of validation
+    residuals."""
     network, folds = fitted
 
     def drawn(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -108,7 +122,7 @@ def mc_dropout(fitted: Fitted, passes: int = PASSES) -> Lines:
 
 @contextmanager
 def _thinned(network: Network) -> Iterator[None]:
-    """Dropout as in training, and nothing else."""
+    """Switch dropout on as in training, and nothing else."""
     layers = [m for m in network.modules() if isinstance(m, Dropout)]
     for layer in layers:
         layer.train()
@@ -118,13 +132,13 @@ def _thinned(network: Network) -> Iterator[None]:
 
 
 def refitted(fitted: Fitted) -> Lines:
-    """A free network whose last layer is bound to its data again.
+    """Score a free network whose last layer is refitted to its posterior.
 
-    "free-hybrid" adds a free covariance to the posterior; "loo-gap" is Eq. shared_loo_gap a
-    row, with the effective dimension and the greatest leverage.
+    "free-hybrid" adds a free covariance to the posterior; "loo-gap" is Eq. shared_loo_gap per
+    row, with the effective dimension and the largest leverage.
     """
     network, (train, val, test, _) = fitted
-    head: Any = network.head
+    head = bayesian_head(network)
     psi, held = network.body(train.x), network.body(val.x)
     with torch.enable_grad():
         hybrid = refit(head, psi, train.y, hybrid=True, validation=(held, val.y))
@@ -141,15 +155,15 @@ def refitted(fitted: Fitted) -> Lines:
 
 
 def routed(fitted: Fitted) -> Lines:
-    """A free network that also knows what it has not seen.
+    """Score a free network that also detects out-of-distribution rows.
 
     It predicts by the route of least validation NLL: the free belief, the posterior on the same
-    features, or that and a free covariance. Whichever it is, rows from elsewhere are told by the
-    variance of a posterior, which is their leverage: "free-refit" by that on the features,
-    "free-refit-inputs" by one on the features and the inputs, which sees what the body lost.
+    features, or that with a free covariance added. In each case, out-of-distribution rows are
+    detected by the variance of a posterior, which is their leverage: "free-refit" uses the one on
+    the features, "free-refit-inputs" one on features and inputs, which sees what the body lost.
     """
     network, folds = fitted
-    head: Any = network.head
+    head = bayesian_head(network)
     train, held = ((network.body(r.x), r.y) for r in (folds.train, folds.val))
     bound = refit(head, *train)
     with torch.enable_grad():
@@ -169,7 +183,7 @@ def routed(fitted: Fitted) -> Lines:
 
 
 def inputs_alone(fitted: Fitted) -> Lines:
-    """The Bayesian linear model of the inputs: what can be told without any network."""
+    """Score the Bayesian linear model of the inputs, without any network."""
     folds = fitted.folds
     lead, _, width = folds.train.x.shape
     head = RegressionHead(width, covariance="none", bias=False, replicates=(lead,))
@@ -179,27 +193,28 @@ def inputs_alone(fitted: Fitted) -> Lines:
 
 
 def _leverage_area(bound: Posterior, features: Callable[[Tensor], Tensor], folds: Folds) -> Tensor:
-    """How well the variance of a posterior tells foreign rows."""
+    """Return the AUROC of the variance of a posterior."""
     assert folds.foreign is not None
     return auroc(*(bound.epistemic(features(r.x)).double() for r in (folds.test, folds.foreign)))
 
 
 def _area_with_inputs(network: Network, folds: Folds) -> Tensor:
-    """The same of the posterior on features and inputs, as of a network that passes both on."""
+    """Return the AUROC of the posterior on features and inputs together."""
 
     def both(x: Tensor) -> Tensor:
         return torch.cat([network.body(x), x], -1)
 
-    head: Any = network.head
+    lead = bayesian_head(network).replicates
     psi = both(folds.train.x)
-    wide = RegressionHead(psi.shape[-1], covariance="none", bias=False, replicates=head.replicates)
+    wide = RegressionHead(psi.shape[-1], covariance="none", bias=False, replicates=lead)
     return _leverage_area(refit(wide.to(psi), psi, folds.train.y), both, folds)
 
 
 def softmax_and_laplace(fitted: Fitted) -> Lines:
-    """A network with a softmax, and the posterior about its last layer."""
+    """Score a network with a softmax, and Laplace about its last layer."""
     network, (train, val, test, _) = fitted
-    head: Any = network.head
+    head = network.head
+    assert isinstance(head, softmax.Softmax)
     psi = network.body(train.x)  # the weight of the penalty on the mean loss is a prior's
     variances = softmax.laplace(head, psi, psi.shape[-2] * head.weight[:, None, None])
     held, tested = (softmax.spread(head, variances, network.body(r.x)) for r in (val, test))
@@ -208,7 +223,7 @@ def softmax_and_laplace(fitted: Fitted) -> Lines:
 
 
 def softmax_dropout(fitted: Fitted, passes: int = LABEL_PASSES) -> Lines:
-    """The mean probabilities of `passes` thinned networks."""
+    """Score the mean probabilities of `passes` networks under dropout."""
     network, (_, val, test, _) = fitted
 
     def drawn(rows: Rows) -> Categorical:
@@ -220,7 +235,7 @@ def softmax_dropout(fitted: Fitted, passes: int = LABEL_PASSES) -> Lines:
 
 
 def label_ensemble(fitted: Fitted, members: int) -> Lines:
-    """The mean probabilities of the members."""
+    """Score the mean probabilities of the ensemble members."""
     network, (_, val, test, _) = fitted
     held, tested = (
         _mean(network(rows.x).log_probs.unflatten(0, (-1, members)).movedim(1, 0))
@@ -231,12 +246,13 @@ def label_ensemble(fitted: Fitted, members: int) -> Lines:
 
 
 def _mean(log_probs: Tensor) -> Categorical:
-    """The mean over the first axis."""
+    """Return the mean over the first axis."""
     return Categorical(log_probs.logsumexp(0).log_softmax(-1))
 
 
 def ensemble(name: str) -> Callable[[Fitted, int], Lines]:
-    """Members in one predictive: collapsed to its two moments, and the exact mixture."""
+    """Return a function that scores an ensemble: as a Gaussian with the mixture's two moments, and
+    as the exact mixture ("nll_mixture")."""
 
     def pool(fitted: Fitted, members: int) -> Lines:
         network, folds = fitted
@@ -252,7 +268,7 @@ def ensemble(name: str) -> Callable[[Fitted, int], Lines]:
 
 
 def deep_ensemble(fitted: Fitted, members: int) -> Lines:
-    """Members of one noise, that of the validation residuals of their mean."""
+    """Score MAP members that share one noise, that of the validation residuals of their mean."""
     network, folds = fitted
     held = _members(network(folds.val.x), members)
     error = (_first(folds.val.y, members) - held.mean).square().mean(-1)
@@ -266,12 +282,12 @@ def deep_ensemble(fitted: Fitted, members: int) -> Lines:
     return {"deep-ensemble": Line(found, error)}
 
 
-def _nll(predict: Callable[[Tensor], Any], rows: Rows, members: int) -> Tensor:
+def _nll(predict: Callable[[Tensor], Predictive], rows: Rows, members: int) -> Tensor:
     return -predict(rows.x).log_prob(_first(rows.y, members)).mean(-1)
 
 
 def _members(p: Normal, members: int) -> Mixture:
-    """Replicates (R M, N), members of one ensemble side by side, as a mixture over (R, N)."""
+    """Return replicates (R M, N), ensemble members side by side, as a mixture over (R, N)."""
     mean, noise, belief = (
         t.unflatten(0, (-1, members)).movedim(1, 0) for t in (p.mean, p.noise_var, p.belief_var)
     )

@@ -1,4 +1,4 @@
-"""GP-RBF: exact Gaussian-process regression as a head on raw inputs, one process a replicate."""
+"""GP-RBF: exact Gaussian-process regression as a head on raw inputs, one process per replicate."""
 
 import torch
 from torch import Tensor, nn
@@ -36,13 +36,13 @@ class Process(nn.Module):
 
     @torch.no_grad()
     def condition(self, x: Tensor, y: Tensor) -> "Process":
-        """Keep what prediction needs of the training rows."""
+        """Keep what prediction needs from the training rows."""
         self.inputs = x
         self.lower, self.white = self._solved(x, y)
         return self
 
     def forward(self, x: Tensor) -> Normal:
-        """The predictive of each row of x (..., N, D)."""
+        """Return the predictive distribution of each row of x (..., N, D)."""
         across = solve_triangular(self.lower, self._kernel(self.inputs, x), upper=False)
         mean = (across * self.white[..., None]).sum(-2)
         prior = (2 * self.log_scale.double()).exp()[..., None]

@@ -1,4 +1,4 @@
-"""Telling rows from elsewhere: how well a variance separates them from test rows."""
+"""Out-of-distribution detection: how well a variance separates foreign rows from test rows."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from scroll.predictive import Normal
 def auroc(own: Tensor, foreign: Tensor) -> Tensor:
     """P(own < foreign) + P(own = foreign) / 2 over pairs of rows, (..., N), (..., M) -> (...).
 
-    The area under the receiver's curve; NaN where a score is.
+    The area under the ROC curve; NaN where a score is NaN.
     """
     own, broken = own.sort(-1).values.contiguous(), own.isnan().any(-1) | foreign.isnan().any(-1)
     foreign = foreign.contiguous()
@@ -20,11 +20,11 @@ def auroc(own: Tensor, foreign: Tensor) -> Tensor:
 
 
 def told_apart(own: Normal, foreign: Normal) -> Tensor:
-    """The AUROC of sd^2 - sigma_obs^2, the variance less the noise that all rows share.
+    """The AUROC of sd^2 - sigma_obs^2, the variance minus the noise that all rows share.
 
-    A noise that differs from row to row counts as variance: a mean-variance network has no other.
-    The noise of the first row is taken off before the sum, so that one shared by all leaves
-    exactly nothing, and rows that tie do tie.
+    Noise that differs between rows counts as variance: a mean-variance network has no other.
+    The noise of the first row is subtracted before the sum, so that shared noise leaves exactly
+    zero and equal rows tie exactly.
     """
     shared = own.noise_var[..., :1].double()
     return auroc(*(p.belief_var.double() + (p.noise_var.double() - shared) for p in (own, foreign)))

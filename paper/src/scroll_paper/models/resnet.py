@@ -5,7 +5,7 @@ from torch.nn.functional import relu
 
 
 class Block(nn.Module):
-    """Two convolutions and what they are added to."""
+    """Two convolutions and a skip connection."""
 
     def __init__(self, inputs: int, outputs: int, stride: int):
         super().__init__()
@@ -20,10 +20,10 @@ class Block(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """The network of He et al.
+    """ResNet-18 of He et al. without its last layer.
 
     Args:
-        small: a stem for pictures of 32 pixels, 3 x 3 and no pooling; else that of ImageNet.
+        small: a stem for pictures of 32 pixels (3 x 3, no pooling); otherwise that of ImageNet.
     """
 
     features = 512

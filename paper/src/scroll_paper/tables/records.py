@@ -1,8 +1,8 @@
-"""Append-only records of runs, a line of strict JSON each: results/*.jsonl.
+"""Append-only records of runs, one line of strict JSON each: results/*.jsonl.
 
-A record is a dict: "fit", a flat dict that says which run it is; "metrics", numbers by name; and
-whatever else is plain. JSON has no NaN: outside "fit" the strings "nan", "inf" and "-inf" stand
-for the numbers.
+A record is a dict: "fit", a flat dict that identifies the run; "metrics", numbers by name; and
+other plain values. JSON has no NaN: outside "fit" the strings "nan", "inf" and "-inf" stand for
+these numbers.
 """
 
 import gzip
@@ -31,26 +31,26 @@ _SPELLED = ("nan", "inf", "-inf")
 
 
 class Loaded(NamedTuple):
-    """What was read, and what could not be: "file:line: why"."""
+    """Records, and the lines that could not be read as "file:line: why"."""
 
     records: list[Record]
     problems: list[str]
 
 
-def key(record: Mapping[str, Any]) -> str:
-    """Canonical JSON of a record's "fit", or of a fit itself: equal runs have equal keys."""
+def key(record: Mapping[str, object]) -> str:
+    """Return the canonical JSON of a record's "fit", or of a fit: equal runs have equal keys."""
     inner = record.get("fit")
     fit = inner if isinstance(inner, Mapping) else record
     return _canonical({name: _atom(name, value) for name, value in fit.items()})
 
 
-def done(records: Iterable[Mapping[str, Any]]) -> set[str]:
-    """The keys of `records`."""
+def done(records: Iterable[Mapping[str, object]]) -> set[str]:
+    """Return the keys of `records`."""
     return {key(record) for record in records}
 
 
-def append(path: str | Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Add `records` to a file: all of them or, where that fails, none."""
+def append(path: str | Path, records: Iterable[Mapping[str, object]]) -> None:
+    """Append `records` to a file: all of them or, if that fails, none."""
     path = Path(path)
     must(path.suffix == ".jsonl", "path", "end in .jsonl, or it would not be found again", path)
     lines = "".join(map(_line, records)).encode()
@@ -75,7 +75,13 @@ def append(path: str | Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 
 def made(began: float, device: torch.device, share: int = 1) -> Record:
-    """What a record says of how it was made: seconds since `began` over a share, where, by what."""
+    """Return what a record says about how it was made: seconds, device and versions.
+
+    Args:
+        began: time of the start, of which the seconds are counted.
+        device: it ran on.
+        share: number of fits that share the seconds.
+    """
     from scroll import __version__
 
     versions = {"scroll": __version__, "torch": torch.__version__}
@@ -87,16 +93,15 @@ def made(began: float, device: torch.device, share: int = 1) -> Record:
 
 
 def skipped(problems: Sequence[str], most: int = 5) -> list[str]:
-    """What to say of lines that were skipped, in few lines."""
+    """Return messages about lines that were skipped: the first few, and how many more."""
     more = [f"skipped {len(problems) - most} more lines"] if len(problems) > most else []
     return [f"skipped {problem}" for problem in problems[:most]] + more
 
 
 def load(path: str | Path) -> Loaded:
-    """The records of one file, gzipped or not, or of all *.jsonl of a folder by name; none if
-    there is none yet.
+    """Read the records of a file, gzipped or not, or of all *.jsonl of a folder, if there are any.
 
-    Lines that cannot be read are reported and skipped. Of records with one key the first stands.
+    Lines that cannot be read are reported and skipped. Of records with equal keys the first counts.
     """
     path = Path(path)
     found: dict[str, Record] = {}
@@ -120,9 +125,9 @@ def load(path: str | Path) -> Loaded:
 
 
 def merge(sources: Iterable[str | Path], folder: str | Path) -> int:
-    """Append to a folder what it lacks of `sources`, files or folders, a file a data set.
+    """Append the records of `sources`, files or folders, that a folder does not have yet.
 
-    Lines that cannot be read stay behind; `load` says which. Returns how many were added.
+    Lines that cannot be read are left out; `load` says which. Returns how many were added.
     """
     have = done(load(folder).records)
     new: dict[Path, list[Record]] = {}
@@ -140,7 +145,7 @@ def merge(sources: Iterable[str | Path], folder: str | Path) -> int:
 
 
 def writable(folder: str | Path) -> None:
-    """Make the folder if need be; an error in words where nothing can be written there."""
+    """Make a folder unless it is there; raise an error if nothing can be written to it."""
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -157,12 +162,12 @@ def writable(folder: str | Path) -> None:
 
 
 def file_of(folder: str | Path, name: str) -> Path:
-    """Where the records of a data set are."""
+    """Return the file with the records of a data set."""
     return Path(folder) / f"{name}.jsonl"
 
 
-def _atom(name: str, value: Any) -> Any:
-    """A value of a fit, with one spelling for one number."""
+def _atom(name: str, value: object) -> object:
+    """Return a value of a fit; equal numbers have one spelling."""
     if isinstance(value, float):
         must(math.isfinite(value), f"fit[{name!r}]", "be finite", value)
         return int(value) if value.is_integer() else float(value)
@@ -171,8 +176,8 @@ def _atom(name: str, value: Any) -> Any:
     raise refusal(f"fit[{name!r}]", "be text, a number, a bool or None", type(value).__name__)
 
 
-def _line(record: Mapping[str, Any]) -> str:
-    """A record as one line."""
+def _line(record: Mapping[str, object]) -> str:
+    """Return a record as one line."""
     must(isinstance(record.get("fit"), Mapping), "records", 'each hold a dict "fit"', record)
     key(record)  # refuses here what load would refuse
     try:
@@ -182,8 +187,8 @@ def _line(record: Mapping[str, Any]) -> str:
         raise refusal("records", "hold plain values", error, remedy, TypeError) from error
 
 
-def _spelled(value: Any) -> Any:
-    """`value` with its non-finite numbers as strings."""
+def _spelled(value: object) -> object:
+    """Return `value` with its non-finite numbers as strings."""
     if isinstance(value, Mapping):
         return {name: _spelled(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -191,8 +196,8 @@ def _spelled(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _read(value: Any) -> Any:
-    """`value` with such strings as numbers again."""
+def _read(value: object) -> object:
+    """Return `value` with such strings as numbers again."""
     if isinstance(value, dict):
         return {name: _read(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -201,7 +206,7 @@ def _read(value: Any) -> Any:
 
 
 def _parsed(line: bytes) -> Record:
-    """The record on a line; a ValueError that says why if there is none."""
+    """Return the record on a line, or raise a ValueError that says why there is none."""
     record = json.loads(line.decode(), parse_constant=_constant)
     if not isinstance(record, dict):
         raise ValueError(f"a record is a dict, not a {type(record).__name__}")
@@ -218,7 +223,7 @@ def _constant(name: str) -> None:
 
 @contextmanager
 def _alone(file: int) -> Iterator[None]:
-    """No one else writes, where the platform has advisory locks; closing the file ends it."""
+    """Lock a file, where the platform has advisory locks; closing it ends the lock."""
     try:
         import fcntl
     except ImportError:
@@ -229,7 +234,7 @@ def _alone(file: int) -> Iterator[None]:
 
 
 def _write(file: int, lines: bytes) -> None:
-    """One write of all lines at the end of the file, or an OSError and the file as it was."""
+    """Write all lines at the end of the file at once, or raise OSError and leave it as it was."""
     size = os.lseek(file, 0, os.SEEK_END)
     if size:
         os.lseek(file, size - 1, os.SEEK_SET)

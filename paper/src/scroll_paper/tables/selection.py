@@ -1,10 +1,11 @@
-"""Records by what they are about, and the choice that validation makes among them."""
+"""Find records by data set, method and setting, and choose among them by validation."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..models.method import Setting
+from .records import Record
 
 Values = dict[int, float]
 Where = Mapping[str, Any]
@@ -15,22 +16,24 @@ _RECORD, _FIT = {"metrics", "val"}, {"set", "method", "architecture", "seed"}
 class Selection:
     """Records, found by data set, method and setting."""
 
-    def __init__(self, records: Iterable[Mapping[str, Any]]):
-        self._found: dict[Any, list[Mapping[str, Any]]] = defaultdict(list)
+    def __init__(self, records: Iterable[Record]):
+        self._found: dict[object, list[Record]] = defaultdict(list)
         for record in records:
             fit = record["fit"]
             if not (fit.keys() >= _FIT and record.keys() >= _RECORD):
-                continue  # of something else
+                continue  # a record of another kind
             odd = frozenset((k, v) for k, v in fit.items() if k in _ODD)
             self._found[fit["set"], fit["method"], odd].append(record)
 
-    def fits(self, name: str, method: str, where: Where, seeds: Iterable[int]) -> list[Any]:
-        """The records of one method on one set, in one setting; of an ensemble's members, one.
+    def fits(self, name: str, method: str, where: Where, seeds: Iterable[int]) -> list[Record]:
+        """Return the records of one method on one data set in one setting.
+
+        Of the members of an ensemble, only the first is returned.
 
         Args:
             name: of the data set.
             method: as recorded.
-            where: what is unlike the headline's; also `architecture` and `knob`, to fix them.
+            where: settings that differ from the headline's; `architecture` and `knob` fix those.
             seeds: of the splits.
         """
         odd = frozenset((k, v) for k, v in where.items() if k in _ODD)
@@ -52,12 +55,19 @@ class Selection:
         seeds: Iterable[int],
         metric: str = "nll",
     ) -> Values:
-        """The metric of each seed where its validation objective is least: in one of the settings
-        `ways`, at one architecture and knob.
+        """Return a metric by seed, of the fit with the least validation objective.
 
-        Orders of the rows are averaged before the choice.
+        The choice is among the settings `ways`, the architectures and the hyper-parameters.
+        Random orders of the rows are averaged before it.
+
+        Args:
+            name: of the data set.
+            method: as recorded.
+            ways: settings to choose from; see `fits`.
+            seeds: of the splits.
+            metric: its name in the records.
         """
-        groups: dict[int, dict[Any, list[Any]]] = defaultdict(lambda: defaultdict(list))
+        groups: dict[int, dict[object, list[Record]]] = defaultdict(lambda: defaultdict(list))
         for way, where in enumerate(ways):
             for r in self.fits(name, method, where, seeds):
                 if metric in r["metrics"]:
@@ -69,9 +79,9 @@ class Selection:
         }
 
 
-def _objective(records: list[Any]) -> float:
+def _objective(records: list[Record]) -> float:
     value = _mean(r["val"] for r in records)
-    return value if value == value else float("inf")  # a fit that broke is never chosen
+    return value if value == value else float("inf")  # a fit that diverged is never chosen
 
 
 def _mean(values: Iterable[float]) -> float:

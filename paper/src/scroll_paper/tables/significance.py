@@ -1,4 +1,4 @@
-"""Paired t-tests over seeds, by the paper's rules: lower is better."""
+"""Paired t-tests over seeds, by the rules of the paper; lower is better."""
 
 import math
 from collections.abc import Hashable, Mapping
@@ -11,10 +11,10 @@ Values = Mapping[int, float]  # by seed
 
 
 def marks(rows: Mapping[Row, Values], level: float = 0.05) -> dict[Row, str]:
-    """How each row of one column stands to the least mean: "best", "tied" with it, or "".
+    """Return the mark of each row of one column: "best" (the least mean), "tied" with it, or "".
 
-    Tied is what a one-sided test, H1: mean > best mean, does not separate at `level`. A row
-    that is not finite throughout is neither; nor is one tied without two seeds to compare.
+    A row is tied if a one-sided test, H1: mean > best mean, does not reject at `level`. Rows with
+    values that are not finite get no mark; a tie needs at least two seeds to compare.
     """
     sound = [row for row, values in rows.items() if values and _finite(values)]
     if not sound:
@@ -25,12 +25,12 @@ def marks(rows: Mapping[Row, Values], level: float = 0.05) -> dict[Row, str]:
 
 
 def changed(a: Values, b: Values, level: float = 0.05) -> bool:
-    """Whether a two-sided test at `level` separates `a` from `b`; False if there is no test."""
+    """Return True if a two-sided test at `level` separates `a` from `b`; False without a test."""
     return p_value(a, b, "two-sided") < level
 
 
 def p_value(a: Values, b: Values, alternative: Literal["greater", "two-sided"]) -> float:
-    """P-value of a paired t-test, H1: E a > E b or E a != E b; NaN if there is no test.
+    """Return the p-value of a paired t-test, H1: E a > E b or E a != E b; NaN without a test.
 
     Pairs are the common seeds. There is no test with fewer than two or non-finite values.
     """

@@ -1,4 +1,4 @@
-"""A table as a value, and its renderings."""
+"""A table of results as a value, and how it is rendered."""
 
 import csv
 import io
@@ -37,7 +37,7 @@ class Cell:
         one_of("mark", self.mark, STYLES)
 
 
-Rows = Mapping[Label, Mapping[str, Cell]]
+Cells = Mapping[Label, Mapping[str, Cell]]
 
 
 @dataclass(frozen=True)
@@ -64,22 +64,30 @@ class Table:
     name: str
     title: str
     columns: Sequence[str]
-    blocks: Sequence[Rows]
+    blocks: Sequence[Cells]
     show_se: bool = False
     note: str = ""
 
 
 def path(label: Label) -> tuple[str, ...]:
-    """A label, level by level."""
+    """Return the levels of a label."""
     return (label,) if isinstance(label, str) else label
 
 
 def cell(
     values: Values, *, mark: str = "", digits: int = 3, signed: bool = False, star: bool = False
 ) -> Cell:
-    """Mean, standard error std(ddof=1) / sqrt(n) and number n of values by seed."""
+    """Return a cell with the mean, standard error std(ddof=1) / sqrt(n) and number n of values.
+
+    Args:
+        values: by seed.
+        mark: of `STYLES`.
+        digits: to show.
+        signed: show the sign of positive numbers.
+        star: show a star.
+    """
     x, n = np.array(list(values.values()), float), len(values)
-    with np.errstate(invalid="ignore"):  # inf - inf, in a run that diverged
+    with np.errstate(invalid="ignore"):  # inf - inf, if a run diverged
         mean = float(x.mean()) if n else None
         se = float(x.std(ddof=1)) / math.sqrt(n) if n > 1 else None
     return Cell(mean, se, n, mark, digits, signed, star)
@@ -97,9 +105,18 @@ def table(
     greatest: Collection[str] = (),
     note: str = "",
 ) -> Table:
-    """The table of `blocks`, marked column by column; columns `counts` are whole and unmarked.
+    """Return the table of `blocks`, with the best of each column marked.
 
-    The best is the least, in the columns `greatest` the greatest.
+    Args:
+        name: of the table and of its files.
+        title: above the table.
+        columns: in order.
+        blocks: rows of values.
+        show_se: show standard errors.
+        digits: of the means.
+        counts: columns of whole numbers, which are not marked.
+        greatest: columns in which the greatest mean is best; elsewhere the least is.
+        note: below the table.
     """
     labels = [path(label) for block in blocks for label in block.rows]
     must(len(set(labels)) == len(labels), "blocks", "name each row once", labels)
@@ -116,7 +133,7 @@ def table(
 
 
 def to_rich(table: Table) -> "RichTable":
-    """For a terminal: bold, italic, underlined."""
+    """Return the table for a terminal: best bold, tied italic, top underlined."""
     from rich.table import Table as RichTable
     from rich.text import Text
 
@@ -133,7 +150,7 @@ def to_rich(table: Table) -> "RichTable":
 
 
 def to_text(table: Table, *, styled: bool = True) -> str:
-    """What a terminal shows, as wide as it needs to be; `styled` is with escape codes."""
+    """Return the text that a terminal shows, as wide as needed; `styled` adds escape codes."""
     from rich.console import Console
 
     out = io.StringIO()
@@ -143,7 +160,7 @@ def to_text(table: Table, *, styled: bool = True) -> str:
 
 
 def to_markdown(table: Table) -> str:
-    """The title, a pipe table and the note: **best**, *tied*, <u>top</u>."""
+    """Return title, pipe table and note in Markdown: **best**, *tied*, <u>top</u>."""
     lines = [_header(table), ["---:" if column else "---" for column in _header(table)]]
     for block in table.blocks:
         for labels, cells in _lines(table, block):
@@ -156,7 +173,7 @@ def to_markdown(table: Table) -> str:
 
 
 def to_csv(table: Table) -> str:
-    """A line a cell at full precision, for reading back: row, column, mean, se, count, mark.
+    """Return CSV with one line per cell at full precision: row, column, mean, se, count, mark.
 
     The levels of a label are joined by " / "; a star is one more mark, "star".
     """
@@ -173,7 +190,7 @@ def to_csv(table: Table) -> str:
 
 
 def _ranks(blocks: Sequence[Block], column: str, greatest: bool) -> dict[Label, str]:
-    """The marks of one column."""
+    """Return the marks of one column."""
     joint: dict[Label, Values] = {}
     tops: dict[Label, str] = {}
     sign = -1 if greatest else 1
@@ -194,8 +211,8 @@ def _header(table: Table) -> list[str]:
     return [""] * max(depths, default=1) + list(table.columns)
 
 
-def _lines(table: Table, block: Rows) -> Iterator[tuple[list[str], list[Cell]]]:
-    """The labels and cells of each row; a level that repeats the row above is left blank."""
+def _lines(table: Table, block: Cells) -> Iterator[tuple[list[str], list[Cell]]]:
+    """Yield labels and cells of each row; a level that repeats the row above is left blank."""
     depth = len(_header(table)) - len(table.columns)
     above: tuple[str, ...] = ()
     for label, row in block.items():
@@ -207,7 +224,7 @@ def _lines(table: Table, block: Rows) -> Iterator[tuple[list[str], list[Cell]]]:
 
 
 def _number(cell: Cell) -> str:
-    """The mean in digits, and its star."""
+    """Return the mean in digits, with its star."""
     if cell.mean is None:
         return "--"
     mean = round(cell.mean, cell.digits) + 0.0  # no "-0.000"
