@@ -469,7 +469,7 @@ def test_other_texts_are_refused(places):
     for changed, want in (
         (text.replace("aab", "aaa"), "have checksum"),
         (text[: text.rindex("2\t")], "hold 3 rows, but got 2"),
-        (text[:-7], "be whole"),
+        (text[:-7], "be complete"),
     ):
         path.write_text(changed)
         with pytest.raises(ValueError, match=f"^`toy.tsv` must {want}"):
