@@ -12,6 +12,7 @@ pd = pytest.importorskip("pandas")
 from skpro.utils import check_estimator  # noqa: E402
 
 from scroll.integrations.skpro import ScrollProba  # noqa: E402
+from sweeps import exhaustive  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +29,7 @@ def table(outputs=1):
     return x, pd.DataFrame(y, index, columns=[f"y{k}" for k in range(outputs)])
 
 
+@exhaustive
 @pytest.mark.filterwarnings("ignore::scroll.estimators.CollapsedNoise")
 def test_conformance():
     check_estimator(ScrollProba, raise_exceptions=True, verbose=False)
