@@ -1,4 +1,4 @@
-"""The scikit-learn face: the only place where a method is a string."""
+"""scikit-learn estimators: regression and classification of tables."""
 
 from ..tables.outliers import OutlyingTarget
 from .classifier import ScrollClassifier

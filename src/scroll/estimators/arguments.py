@@ -85,7 +85,7 @@ def check_device(name: str) -> torch.device:
 
 
 def check_columns(estimator: BaseEstimator, X: TableLike, reset: bool) -> None:
-    """Record the number and names of the columns of X, or compare them with the recorded ones."""
+    """Compare the number and names of the columns with those of training; `reset` records them."""
     validation.validate_data(estimator, X, reset=reset, skip_check_array=True)
 
 

@@ -24,28 +24,28 @@ from .labels import (
 
 
 class ScrollClassifier(ClassifierMixin, Scroll):  # type: ignore[misc]
-    """Class probabilities and a flag for strange inputs from a table.
+    """Class probabilities and out-of-distribution scores for a table.
 
     Args:
-        likelihood: "ova" (one probit a class, normalised), "gaussreg" (least squares) or
+        likelihood: "ova" (one probit per class, normalised), "gaussreg" (least squares) or
             "ordinal" (thresholds on one latent).
-        ordered: whether the classes have an order, which is the same as "ordinal"; or that order,
-            lowest first, such as ("low", "mid", "high"). True is the order of an ordered pandas
-            Categorical, else that of sorting.
-        class_weight: None, "balanced" (each class weighs as much as any other) or a dict from
-            labels to weights, 1 for those that it leaves out; times `sample_weight`. The
-            probabilities are then those of rows that come as often as they weigh.
+        ordered: True if the classes have an order, which means the likelihood "ordinal"; or that
+            order, lowest first, such as ("low", "mid", "high"). With True the order is that of an
+            ordered pandas Categorical, else that of sorting.
+        class_weight: None, "balanced" (all classes weigh the same) or a dict from labels to
+            weights, 1 for labels that it leaves out. It multiplies `sample_weight`. With
+            "balanced" the probabilities are as if the classes were equally frequent.
+        n_members: number of networks in the ensemble. With up to 20,000 rows each network holds
+            out a fold of its own, so that all rows are learned from and all rows take part in the
+            choice of bodies; `validation_fraction` is then not used. One network is four times as
+            fast and a little less sharp.
 
-        n_members: networks in the ensemble. Of a table of up to 20,000 rows each holds out a part
-            of its own, so that all rows are learned from and all rows choose; `validation_fraction`
-            is then not asked for. One network is four times as fast and a little less sharp.
-
-    The other arguments are those of `ScrollRegressor`; beside them:
+    The other arguments and attributes are those of `ScrollRegressor`.
 
     Attributes:
-        classes_: the labels, sorted, as the columns of `predict_proba` are.
-        levels_: the labels as `predict_dist` numbers them: in their order, if they have one. Levels
-            that an order names but no row has are among both.
+        classes_: the labels, sorted: the columns of `predict_proba`.
+        levels_: the labels by the index that `predict_dist` uses: in their order, if they have
+            one. Both include levels that an order names but no row has.
     """
 
     classes_: Array

@@ -175,7 +175,7 @@ def spec(size: int) -> Check:
 
 
 def contradiction(content: Content) -> str | None:
-    """Fields of a described JSON that contradict each other, in words."""
+    """Return the first fields that contradict each other, in words; None if all agree."""
     spec, estimator, table = content["spec"], content["estimator"], content["table"]
     outputs, likelihood = spec["outputs"], spec["likelihood"]
     bodies, members = [b for b, _ in spec["parts"]], [r for _, some in spec["parts"] for r in some]

@@ -145,7 +145,7 @@ def _metadata(estimator: FittedEstimator, levels: list[float]) -> dict[str, obje
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Silence torch's exporter, which warns of its own future.
+    """Silence the warnings and logs of torch's exporter.
 
     Filters and log levels belong to the process, so that one thread exports at a time.
     """

@@ -150,14 +150,14 @@ def cdf(mean: Tensor, std: Tensor, r: Tensor | None, k: Tensor) -> Tensor:
     x = torch.where(of_step, mean + std * node.sinh(), mode + width * node.sinh())
     by_step = ((x - mean).square() + std.square()).log()
     by_peak = ((x - mode).square() + width.square()).log()
-    mine = torch.where(of_step, by_step, by_peak)
+    own = torch.where(of_step, by_step, by_peak)
     other = torch.where(of_step, by_peak, by_step)
     if r is None:
         log_p = a * x - x.exp()
     else:
         log_p = r * _log_sigmoid(r.log() - x) + a * _log_sigmoid(x - r.log())
-    # dx/dt is the square root of exp(mine); the fourth power keeps a rule out of the other's peak
-    weight = (log_p + mine / 2 + _log_sigmoid(4 * (other - mine))).softmax(-1)
+    # dx/dt is the square root of exp(own); the fourth power keeps a rule out of the other's peak
+    weight = (log_p + own / 2 + _log_sigmoid(4 * (other - own))).softmax(-1)
     return (weight * torch.special.ndtr((x - mean) / std)).sum(-1)
 
 

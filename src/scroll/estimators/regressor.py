@@ -20,36 +20,41 @@ from .user_warnings import warn_of_outliers
 
 
 class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
-    """Distributions, intervals and a flag for strange inputs from a table.
+    """Predictive distributions, intervals and out-of-distribution scores for a table.
 
     Args:
-        covariance: "full", "diag", "lowrank" or "none", the family of the belief's S; "auto" takes
-            the largest that trains quickly: "full" for one target, or for up to 64 classes.
-        routing: what predicts on the trained features: "free", "closed", "hybrid", or "auto",
-            which takes the best of them by held-out score.
-        likelihood: "gaussian", or "poisson" and "negbinomial" for counts, whose intervals,
-            quantiles and samples are integers.
-        n_members: networks in the ensemble; the predictive is their exact mixture.
-        beta: weight of hard rows in training, between 0 and 1; 0 is the score as it is.
-        recipe: "default", or "paper": its 50 units without biases, by the free route unless
-            `routing` names another.
-        body: "auto" (the better of "smooth" and "waves" by held-out score; of few rows also
-            "linear"), one of these, "matern", widths such as (256, 128), or your own module.
-        max_steps: of training, at most; None is the recipe's own, as for the next two.
-        batch_size: rows a step.
-        learning_rate: the greatest of the schedule.
-        validation_fraction: of the rows, held out where no `eval_set` is given.
+        covariance: family of the belief's covariance S: "full", "diag", "lowrank" or "none".
+            "auto" takes the largest that trains quickly: "full" for one target.
+        routing: belief that predicts on the trained features: "free", "closed" or "hybrid";
+            "auto" takes the one with the best held-out score.
+        likelihood: "gaussian"; for counts "poisson" or "negbinomial", whose intervals, quantiles
+            and samples are integers.
+        n_members: number of networks in the ensemble, whose predictives are mixed exactly.
+        beta: weight of hard rows in training, between 0 and 1; 0 trains on the score itself.
+        recipe: "default", or "paper" for the paper's 50 units without biases, with the free route
+            unless `routing` names another.
+        body: "auto" tries "smooth" and "waves", and "linear" if there are few rows, and takes
+            the best by held-out score. Or one of these, "matern", widths such as (256, 128), or
+            your own module.
+        max_steps: largest number of training steps; None is the recipe's.
+        batch_size: rows per step; None is the recipe's.
+        learning_rate: largest learning rate of the schedule; None is the recipe's.
+        validation_fraction: share of the rows that is held out if there is no `eval_set`.
         device: "cpu", "cuda" or "auto".
         random_state: a seed or generator; the same seed gives the same model.
         verbose: 1 shows a progress bar.
 
     Attributes:
         model_: the fitted model, a torch module.
+        schema_: the columns of the training table.
+        task_: how targets are read and given back.
         bodies_: the body of each member.
-        routes_: what each member predicts with.
+        routes_: the route of each member.
         tried_: held-out negative log-likelihood of each body and route, in units of the
             standardised target.
-        n_features_in_, feature_names_in_: the columns it knows.
+        scores_: held-out negative log-likelihood of each member, in the same units.
+        n_iter_: largest number of training steps of a member.
+        n_features_in_, feature_names_in_: number and names of the columns.
     """
 
     def __init__(

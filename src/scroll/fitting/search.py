@@ -196,8 +196,8 @@ def _routed(network: Network, data: Data, routing: str) -> Routed:
     for route in _allowed(network, routing):
         if route == "hybrid":
             some = slice(None, ADDED)
-            mine = _weighted(features(network, data.x[some]), data.y, data.weight, some)
-            bound = bound.add([mine], validation=_weighted(psi, later.held_y, later.held_weight))
+            rows = _weighted(features(network, data.x[some]), data.y, data.weight, some)
+            bound = bound.add([rows], validation=_weighted(psi, later.held_y, later.held_weight))
         predicted[route] = head(psi) if route == "free" else bound(psi)
         log_p = predicted[route].log_prob(held_y)
         held[route] = log_p if log_p.dim() == 2 else log_p.sum(-1)

@@ -101,8 +101,8 @@ def numeric(cells: Cells, counts: Counts) -> bool:
 def deliberate(cells: Cells) -> bool:
     """Return whether all cells are integers written as text: codes, such as postal codes."""
     text = all(isinstance(value, str) for value in cells.values)
-    whole = bool((cells.numbers == np.round(cells.numbers)).all())  # NaN is not
-    return text and whole and not cells.grouped
+    integers = bool((cells.numbers == np.round(cells.numbers)).all())  # NaN is not one
+    return text and integers and not cells.grouped
 
 
 def numbers(
