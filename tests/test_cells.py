@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scroll._core.checks import refusal
+from scroll._core.checks import invalid
 from scroll.estimators import AmbiguousColumn, ScrollRegressor
 from scroll.tables.cells import numeric, quantities, read
 from scroll.tables.columns import Column, Remarks, TableSchema
@@ -160,7 +160,7 @@ def test_the_estimators_warn_once():
 
 def test_messages_stay_short():
     for parts in (("x" * 10**5, "hold", "it"), ("x", "hold", ["y" * 10**5] * 3)):
-        assert len(str(refusal(*parts))) < 1000
+        assert len(str(invalid(*parts))) < 1000
     known, long = TableSchema.of(pd.DataFrame({"x": [1.0]})), pd.DataFrame({"x": ["y" * 10**5]})
     with pytest.raises(ValueError, match=r"column 'x', but got 'yyy.*yyy' in row 0") as it:
         known.codes(long)

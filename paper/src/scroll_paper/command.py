@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scroll._core.checks import one_of, refusal
+from scroll._core.checks import invalid, one_of
 from scroll._core.files import write
 from scroll.training.progress import progress
 
@@ -81,5 +81,5 @@ def numbers(text: str) -> tuple[int, ...] | None:
             low, _, high = part.partition("-")
             found += range(int(low), int(high or low) + 1)
     except ValueError:
-        raise refusal("seeds", "read like 5-24 or 5,6,9", repr(text)) from None
+        raise invalid("seeds", "read like 5-24 or 5,6,9", repr(text)) from None
     return tuple(found)

@@ -35,12 +35,12 @@ def unchecked() -> Iterator[None]:
         _values_checked.reset(token)
 
 
-def looking() -> bool:
+def checking() -> bool:
     """Return True if values are to be checked here."""
     return not torch.compiler.is_compiling() and _values_checked.get()
 
 
-def known(ok: Tensor) -> bool:
+def may_hold(ok: Tensor) -> bool:
     """Return `ok` as a bool; True where it has no value, inside vmap and on the meta device."""
     try:
         return bool(ok)
@@ -48,7 +48,7 @@ def known(ok: Tensor) -> bool:
         return True
 
 
-def refusal(
+def invalid(
     name: str, what: str, got: object, remedy: str = "", error: type[Exception] = ValueError
 ) -> Exception:
     """Return an exception whose message reads: `name` must `what`, but got `got`. `remedy`
@@ -66,18 +66,18 @@ def shortened(text: str, most: int = 600) -> str:
     return f"{text[: most // 2]} ... {text[-most // 4 :]}"
 
 
-def quoted(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return the repr of a value for a message, shortened to 60 characters."""
     return shortened(repr(value), 60)
 
 
-def listed(names: Iterable[object], most: int = 5) -> str:
+def comma_list(names: Iterable[object], most: int = 5) -> str:
     """Return the first names, and how many more there are."""
-    words = [quoted(name) for name in names]
+    words = [short_repr(name) for name in names]
     return ", ".join(words[:most]) + (f" and {len(words) - most} more" if words[most:] else "")
 
 
-def must(
+def require(
     ok: object,
     name: str,
     what: str,
@@ -85,27 +85,27 @@ def must(
     remedy: str = "",
     error: type[Exception] = ValueError,
 ) -> None:
-    """Raise the exception of `refusal` unless `ok`."""
+    """Raise the exception that `invalid` returns unless `ok`."""
     if not ok:
-        raise refusal(name, what, got, remedy, error)
+        raise invalid(name, what, got, remedy, error)
 
 
 def one_of(name: str, got: str, choices: Collection[str], remedy: str = "") -> None:
     """Require that `got` is one of `choices`."""
-    must(got in choices, name, f"be one of {', '.join(map(repr, choices))}", repr(got), remedy)
+    require(got in choices, name, f"be one of {', '.join(map(repr, choices))}", repr(got), remedy)
 
 
 def positive(name: str, x: object) -> Tensor:
     """Return `x` as a tensor, whose numbers must be positive and finite."""
     t = _numbers(name, x)
-    must(bool((t > 0).all() and t.isfinite().all()), name, "be positive and finite", t.tolist())
+    require(bool((t > 0).all() and t.isfinite().all()), name, "be positive and finite", t.tolist())
     return torch.as_tensor(x)
 
 
 def not_negative(name: str, x: object) -> None:
     """Require that `x` holds finite numbers, zero or positive."""
     t = _numbers(name, x)
-    must(
+    require(
         bool((t >= 0).all() and t.isfinite().all()),
         name,
         "be zero or positive, and finite",
@@ -118,15 +118,15 @@ def _numbers(name: str, x: object) -> Tensor:
     try:
         return x if isinstance(x, Tensor) else torch.as_tensor(x, device="cpu")
     except (TypeError, ValueError, RuntimeError) as error:
-        raise refusal(name, "be a number", repr(x), error=TypeError) from error
+        raise invalid(name, "be a number", repr(x), error=TypeError) from error
 
 
 def positive_int(name: str, number: int) -> None:
     """Require that `number` is a positive integer."""
-    must(whole(number) is not None, name, "be a positive integer", repr(number))
+    require(as_integer(number) is not None, name, "be a positive integer", repr(number))
 
 
-def whole(number: object, least: int = 1) -> int | None:
+def as_integer(number: object, least: int = 1) -> int | None:
     """Return `number` as an integer if it is one of at least `least`; otherwise None."""
     if not isinstance(number, int):
         try:
@@ -138,7 +138,7 @@ def whole(number: object, least: int = 1) -> int | None:
 
 def axes(replicates: tuple[int, ...]) -> tuple[int, ...]:
     """Return `replicates`, which must be a tuple of positive integers."""
-    must(
+    require(
         isinstance(replicates, tuple) and all(isinstance(r, int) and r > 0 for r in replicates),
         "replicates",
         "be a tuple of positive integers",
@@ -152,17 +152,17 @@ def tensor(name: str, x: object) -> None:
     """Require that `x` is a tensor."""
     if not isinstance(x, Tensor):
         remedy = f"Convert it with torch.as_tensor({name})."
-        raise refusal(name, "be a torch.Tensor", type(x).__name__, remedy, TypeError)
+        raise invalid(name, "be a torch.Tensor", type(x).__name__, remedy, TypeError)
 
 
 def finite(name: str, x: Tensor) -> None:
     """Require that every element of `x` is real and finite."""
     if x.is_complex():
-        raise refusal(name, "be real", x.dtype, error=TypeError)
-    if looking() and not known(x.sum().isfinite()):  # the sum first: it is cheap
+        raise invalid(name, "be real", x.dtype, error=TypeError)
+    if checking() and not may_hold(x.sum().isfinite()):  # the sum first: it is cheap
         bad = ~x.isfinite()
         first = bad.nonzero()[0].tolist() if bool(bad.any()) else []
-        must(
+        require(
             not first,
             name,
             "be finite",
@@ -174,7 +174,7 @@ def finite(name: str, x: Tensor) -> None:
 def precise(like: Tensor) -> None:
     """Require a precision in which a head's variances can be computed."""
     remedy = "Keep it in single precision: head.float(). Its features may have any."
-    must(like.dtype.itemsize >= 4, "head", "be in float32 or float64", like.dtype, remedy)
+    require(like.dtype.itemsize >= 4, "head", "be in float32 or float64", like.dtype, remedy)
 
 
 def shaped(y: Tensor, shape: torch.Size, name: str = "y") -> None:
@@ -185,22 +185,22 @@ def shaped(y: Tensor, shape: torch.Size, name: str = "y") -> None:
         remedy = f"Use {name}.squeeze(-1)." if column else ""
         remedy = f"Use {name}.expand{tuple(shape)}." if stacked else remedy
         want = f"have shape {tuple(shape)} to go with the features"
-        raise refusal(name, want, tuple(y.shape), remedy)
+        raise invalid(name, want, tuple(y.shape), remedy)
 
 
 def counts(y: Tensor, largest: float) -> None:
     """Require that `y` holds integers from 0 to `largest`."""
     finite("y", y)
-    if not looking():
+    if not checking():
         return
     bad = (y < 0) | (y != y.floor() if y.is_floating_point() else False)
-    if not known(~bad.any()):
+    if not may_hold(~bad.any()):
         remedy = "Use RegressionHead for measurements."
-        raise refusal("y", "hold counts 0, 1, 2, ...", y[bad].flatten()[:3].tolist(), remedy)
-    if y.numel() and not known(y.max() <= largest):
+        raise invalid("y", "hold counts 0, 1, 2, ...", y[bad].flatten()[:3].tolist(), remedy)
+    if y.numel() and not may_hold(y.max() <= largest):
         most = y.max().item()
         remedy = f"Make the head with largest={most:g}." if most <= LARGEST_COUNT else LARGE_COUNTS
-        raise refusal("y", f"hold counts up to {largest:g}", f"{most:g}", remedy)
+        raise invalid("y", f"hold counts up to {largest:g}", f"{most:g}", remedy)
 
 
 def labels(y: Tensor, rows: torch.Size, count: int, kind: str = "classes") -> Tensor:
@@ -208,14 +208,14 @@ def labels(y: Tensor, rows: torch.Size, count: int, kind: str = "classes") -> Te
     tensor("y", y)
     if y.dim() == len(rows) + 1 and y.shape[-1] == count:
         want = f"hold one label per row, shape {tuple(rows)}"
-        raise refusal("y", want, f"{tuple(y.shape)}, one-hot", "Use y.argmax(-1).")
+        raise invalid("y", want, f"{tuple(y.shape)}, one-hot", "Use y.argmax(-1).")
     shaped(y, rows)
     if y.is_floating_point() or y.is_complex():
         remedy = "Convert it with y.long()."
-        raise refusal("y", "hold integer labels", y.dtype, remedy, TypeError)
-    if looking() and y.numel() and not known(((y >= 0) & (y < count)).all()):
+        raise invalid("y", "hold integer labels", y.dtype, remedy, TypeError)
+    if checking() and y.numel() and not may_hold(((y >= 0) & (y < count)).all()):
         low, high = (int(t) for t in y.aminmax())
         want = f"hold labels 0..{count - 1} for {count} {kind}"
         remedy = "Subtract 1." if (low, high) == (1, count) else ""
-        raise refusal("y", want, f"labels {low}..{high}", remedy)
+        raise invalid("y", want, f"labels {low}..{high}", remedy)
     return y.long()

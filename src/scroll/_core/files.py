@@ -12,7 +12,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO
 
-from .checks import must, refusal
+from .checks import invalid, require
 
 BINARY = getattr(os, "O_BINARY", 0)  # without it, Windows changes line ends
 
@@ -47,7 +47,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             raise
     except OSError as error:
         reason = error.strerror or error
-        raise refusal(str(path), "be writable", reason, "Choose another place.", OSError) from error
+        raise invalid(str(path), "be writable", reason, "Choose another place.", OSError) from error
 
 
 def destination(path: Path, name: str = "path") -> Path:
@@ -55,7 +55,7 @@ def destination(path: Path, name: str = "path") -> Path:
     target = Path(os.path.realpath(path))
     remedy = f"Create {target.parent if path.is_symlink() else path.parent} first."
     in_folder = target.parent.is_dir()
-    must(in_folder, name, "lie in a folder that exists", path, remedy, FileNotFoundError)
+    require(in_folder, name, "lie in a folder that exists", path, remedy, FileNotFoundError)
     regular = target.is_file() or not os.path.lexists(target)
-    must(regular, name, "be a regular file", f"the folder, device or link {path}", error=OSError)
+    require(regular, name, "be a regular file", f"the folder, device or link {path}", error=OSError)
     return target

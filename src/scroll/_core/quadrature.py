@@ -13,7 +13,7 @@ from math import inf, lgamma, pi, sqrt
 import torch
 from torch import Tensor
 
-from .checks import known, must
+from .checks import may_hold, require
 from .linalg import LOG_2PI
 
 Fn = Callable[[Tensor], Tensor]
@@ -124,7 +124,7 @@ def _mode(derivatives: Derivatives, mean: Tensor, std: Tensor) -> tuple[Tensor, 
         width = torch.where(c < 0, (-c).rsqrt(), 1.0)
         found = found | ((step - z).abs() <= torch.maximum(_NEAR * width, 4 * eps * z.abs()))
         z = step
-        if not known(~found.all()):
+        if not may_hold(~found.all()):
             break
         s, c = _in_z(derivatives, mean, std, z)
         low, high = torch.where(s > 0, z, low), torch.where(s < 0, z, high)
@@ -139,7 +139,7 @@ def _in_z(derivatives: Derivatives, mean: Tensor, std: Tensor, z: Tensor) -> tup
 
 def _differentiated(log_g: Fn) -> Derivatives:
     """The first two derivatives of log g, elementwise, by torch.func: vmap sees through it."""
-    must(
+    require(
         not torch.is_inference_mode_enabled(),
         "torch.inference_mode",
         "be off for a wide logit and user factors, whose mode is found by derivatives",

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from typing_extensions import dataclass_transform
 
-from .versions import TORCH, require
+from .versions import TORCH, require_version
 
-require("torch", torch.__version__, TORCH, "scroll")
+require_version("torch", torch.__version__, TORCH, "scroll")
 
 T = TypeVar("T")
 

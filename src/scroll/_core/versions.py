@@ -2,7 +2,7 @@
 
 import re
 
-from .checks import must
+from .checks import require
 
 __version__ = "0.1.0"
 TORCH = "2.11"
@@ -10,9 +10,9 @@ SKLEARN = "1.6"
 EXPORT = {"onnx": "1.18", "onnxscript": "0.7"}
 
 
-def require(package: str, version: str, lowest: str, use: str) -> None:
+def require_version(package: str, version: str, lowest: str, use: str) -> None:
     """Raise an ImportError of one line unless `version` of a package is at least `lowest`."""
-    must(
+    require(
         _numbers(version) >= _numbers(lowest),
         package,
         f"be version {lowest} or newer for {use}",

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from .._core.checks import must, refusal
+from .._core.checks import invalid, require
 from .._core.files import write
 from ..estimators import ScrollClassifier
 from ..predictive import Labels, Numeric, metrics
@@ -37,14 +37,14 @@ def evaluate_table(
     model = load_model(path)
     known = list(targets) or target_names(model)
     remedy = "Name its column with --target."
-    must(known, str(path), "know its target", "a model saved from Python", remedy)
+    require(known, str(path), "know its target", "a model saved from Python", remedy)
     frame, x = matched(table, model.schema_, known, note)
     t.target_kind(frame, known, table)
     with warnings_as_notes(note):
         p = model.predict_dist(x)
     rows = {"rows": len(frame)}
     if isinstance(model, ScrollClassifier):
-        must(plots is None, "--plots", "be asked of a regression", f"classes in {path}")
+        require(plots is None, "--plots", "be asked of a regression", f"classes in {path}")
         labels, given = t.read_labels(frame, known[0]), model.levels_.tolist()
         index = class_indices(labels, given, name="target", where=f" in {table}", as_text=True)
         return rows | label_scores(p, as_tensor("y", index))
@@ -116,7 +116,7 @@ def _draw(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise refusal("--plots", "be a folder", f"{folder}: {error.strerror}") from error
+        raise invalid("--plots", "be a folder", f"{folder}: {error.strerror}") from error
     for name, picture in pictures.items():
         write(folder / name, picture)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from .._core.checks import listed, must, one_of
+from .._core.checks import comma_list, one_of, require
 from ..estimators import ScrollClassifier, ScrollRegressor
 from ..estimators.spec import COUNTS
 from ..tables.columns import TableSchema
@@ -74,7 +74,8 @@ def fit_table(request: Request, note: Note, show_bar: bool = False) -> Facts:
     targets, excluded = _roles(frame, request)
     frame = with_numbers(frame, targets, request.train, note, gaps=False)
     x = frame.drop(columns=excluded)
-    must(x.shape[1], str(request.train), "have columns to learn from", f"{listed(frame, 30)} alone")
+    got = f"{comma_list(frame, 30)} alone"
+    require(x.shape[1], str(request.train), "have columns to learn from", got)
     task, because = _task(request, frame, targets)
     y = t.read_targets(frame, targets, request.train, task, request.likelihood)
     t.require_repeated_labels(y, targets[0])
@@ -100,7 +101,7 @@ def _check(request: Request) -> None:
     """Check the options that do not depend on the table."""
     one_of("--task", request.task, ("auto", *LIKELIHOODS))
     one_of("--covariance", request.covariance, COVARIANCES)
-    must(0 <= request.seed < 2**32, "--seed", "lie between 0 and 2**32 - 1", request.seed)
+    require(0 <= request.seed < 2**32, "--seed", "lie between 0 and 2**32 - 1", request.seed)
     check_output(request.output, request.train, request.held_out)
 
 
@@ -111,12 +112,12 @@ def _roles(frame: pd.DataFrame, request: Request) -> tuple[list[str], list[str]]
     asked = {"--target": targets, "--weight": weight, "--drop": drop}
     for option, names in asked.items():
         absent = [name for name in names if name not in frame]
-        got = f"{listed(absent)}; it has {listed(frame, 30)}"
-        must(not absent, option, f"name columns of {request.train}", got)
-    must(targets, "--target", "name a column", repr(request.target))
+        got = f"{comma_list(absent)}; it has {comma_list(frame, 30)}"
+        require(not absent, option, f"name columns of {request.train}", got)
+    require(targets, "--target", "name a column", repr(request.target))
     excluded = [*targets, *weight, *drop]
     once = len({*excluded}) == len(excluded)
-    must(once, "--target", "name columns once, and none of --weight and --drop", excluded)
+    require(once, "--target", "name columns once, and none of --weight and --drop", excluded)
     return targets, excluded
 
 
@@ -133,7 +134,7 @@ def _task(request: Request, frame: pd.DataFrame, targets: Sequence[str]) -> tupl
         one_of("--likelihood", request.likelihood, LIKELIHOODS[task], remedy)
     for option in (*request.orders, *(["--class-weight"] if request.class_weight else [])):
         remedy = "Add --task classification."
-        must(task == "classification", option, "go with classes", f"a target of {kind}", remedy)
+        require(task == "classification", option, "go with classes", f"a target of {kind}", remedy)
     return task, because
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .._core.checks import must
+from .._core.checks import require
 from ..estimators import ScrollClassifier, ScrollRegressor, modelfile
 from ..estimators.loading import build, load
 from ..predictive import Numeric
@@ -88,7 +88,7 @@ def warnings_as_notes(note: Note) -> Iterator[None]:
 def _existing(path: Path) -> Path:
     """Return the path; refuse one without a file."""
     remedy = "Make one with scroll fit."
-    must(path.is_file(), "model", "be a file", path, remedy, FileNotFoundError)
+    require(path.is_file(), "model", "be a file", path, remedy, FileNotFoundError)
     return path
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 
 from typer import Argument, Option
 
-from .._core.checks import must
+from .._core.checks import require
 
 # several commands
 Model: TypeAlias = Annotated[Path, Argument(help="Model file written by scroll fit.")]
@@ -136,5 +136,5 @@ def quantile_levels(text: str) -> list[float]:
         levels = []
     ok = levels and all(0 < q < 1 for q in levels) and len({*levels}) == len(levels)
     want = "be distinct levels strictly between 0 and 1, such as 0.05,0.5,0.95"
-    must(ok, "--quantiles", want, repr(text))
+    require(ok, "--quantiles", want, repr(text))
     return levels

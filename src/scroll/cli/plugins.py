@@ -5,7 +5,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 import typer
 
-from .._core.checks import refusal
+from .._core.checks import invalid
 from .usage import refuse
 
 GROUP = "scroll.commands"
@@ -38,7 +38,7 @@ def _add(app: typer.Typer, entry: EntryPoint) -> None:
     except Exception as error:  # a package that is broken in any way must not break `scroll fit`
         package = entry.dist.name if entry.dist else entry.value
         what = f"come from a package that can be imported, {package}"
-        message = str(refusal(f"scroll {entry.name}", what, str(error), "Install it again."))
+        message = str(invalid(f"scroll {entry.name}", what, str(error), "Install it again."))
         _explain(app, entry.name, f"Cannot be loaded from {package}.", message)
     else:
         app.command(entry.name)(command)
@@ -59,7 +59,7 @@ def _not_installed(name: str) -> str:
         " there."
     )
     what = "be provided by the package scroll-paper"
-    return str(refusal(f"scroll {name}", what, "an environment without it", remedy))
+    return str(invalid(f"scroll {name}", what, "an environment without it", remedy))
 
 
 def _name(callback: Callable[..., object] | None) -> str:

@@ -6,7 +6,7 @@ from typing import cast
 
 import pandas as pd
 
-from .._core.checks import listed, must
+from .._core.checks import comma_list, require
 from ..estimators import ScrollClassifier
 from ..estimators.task import as_integers
 from ..predictive import Labels, Numeric
@@ -53,7 +53,8 @@ def predict_table(
         return out
     twice = [name for name in frame if name in out]
     remedy = "Rename them, or leave out --keep."
-    must(not twice, "--keep", f"leave the results' names free in {table}", listed(twice), remedy)
+    want, got = f"leave the results' names free in {table}", comma_list(twice)
+    require(not twice, "--keep", want, got, remedy)
     return pd.concat([as_written(table, typed), out], axis=1)
 
 
@@ -69,7 +70,7 @@ def _label_columns(
     else:
         for option, given in (("--interval", interval), ("--quantiles", levels or None)):
             want = "be left out for classes without an order"
-            must(given is None, option, want, given, "Use their probabilities.")
+            require(given is None, option, want, given, "Use their probabilities.")
     return found | {f"p_{label}": probs[:, k] for k, label in enumerate(classes)}
 
 

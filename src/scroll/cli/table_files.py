@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .._core import files
-from .._core.checks import listed, must, quoted, refusal
+from .._core.checks import comma_list, invalid, require, short_repr
 from ..tables.cells import Cells, Counts, deliberate, numbers, numeric
 from ..tables.cells import read as read_cells
 from ..tables.columns import TableSchema
@@ -54,11 +54,11 @@ def matched(
         return frame, x.assign(**{name: _numbers(x[name], path, note) for name in x}).to_numpy()
     wanted = [c.name for c in schema.columns]
     absent = [name for name in wanted if name not in frame]
-    got = f"none called {listed(absent)}; it has {listed(frame, 30)}"
-    must(not absent, str(path), "have the columns of training", got, "Add or rename them.")
+    got = f"none called {comma_list(absent)}; it has {comma_list(frame, 30)}"
+    require(not absent, str(path), "have the columns of training", got, "Add or rename them.")
     extra = [name for name in frame if name not in wanted and name not in known]
     if extra:
-        note(f"{path} has columns that the model does not know, ignored: {listed(extra, 30)}")
+        note(f"{path} has columns that the model does not know, ignored: {comma_list(extra, 30)}")
     for name in [c.name for c in schema.columns if c.kind == "numeric"]:
         frame[name] = _numbers(frame[name], path, note)
     return frame, frame[wanted]
@@ -69,7 +69,7 @@ def _numbers(values: pd.Series, path: Path, note: Note) -> pd.Series | NDArray[n
     if values.dtype.kind in "biuf":
         return values
     cells, index, _ = cells_of(values)
-    found, remarks = numbers(cells, index, f"{quoted(values.name)} of {path}", 1)
+    found, remarks = numbers(cells, index, f"{short_repr(values.name)} of {path}", 1)
     for remark in remarks:
         note(remark)
     return found
@@ -104,7 +104,7 @@ def with_numbers(
 
 def cells_of(values: pd.Series) -> tuple[Cells, NDArray[np.intp], Counts]:
     """Return a column's distinct values as numbers, each row's index, and each value's count."""
-    index, found = factorize(values, quoted(values.name))
+    index, found = factorize(values, short_repr(values.name))
     return read_cells(found), index, np.bincount(index[index >= 0], minlength=len(found))
 
 
@@ -122,7 +122,7 @@ def read(path: Path, dtype: Dtype = None, keep_default_na: bool = True) -> pd.Da
         keep_default_na: whether texts such as NA are missing values, for CSV.
     """
     suffix = _suffix(str(path), path)
-    must(path.is_file(), "table", "be a file", path, error=FileNotFoundError)
+    require(path.is_file(), "table", "be a file", path, error=FileNotFoundError)
     # round_trip: the same numbers to the last bit, and so the same model, whatever the format
     how = {"index_col": False, "low_memory": False, "float_precision": "round_trip"} | {
         "sep": "\t" if "tsv" in suffix else ","
@@ -130,16 +130,18 @@ def read(path: Path, dtype: Dtype = None, keep_default_na: bool = True) -> pd.Da
     with _readable(path):
         repeated = duplicates(_header(path, suffix, how))
     remedy = "Rename or remove them."
-    must(not repeated, str(path), "have distinct columns", f"{listed(repeated)} twice", remedy)
+    require(
+        not repeated, str(path), "have distinct columns", f"{comma_list(repeated)} twice", remedy
+    )
     with _readable(path):
         if suffix == ".parquet":
             frame = pd.read_parquet(path, engine=_pyarrow().__name__)
         else:
             frame = pd.read_csv(path, dtype=dtype, keep_default_na=keep_default_na, **how)
-    must(len(frame), str(path), "hold rows", "a header only")
+    require(len(frame), str(path), "hold rows", "a header only")
     frame.columns = [str(name) for name in frame.columns]
     alone = frame.columns[0] if frame.shape[1] == 1 else ""
-    must(
+    require(
         not {";", "\t", "|"} & {*alone},
         str(path),
         "have commas between its columns (.csv) or tabs (.tsv)",
@@ -159,7 +161,7 @@ def _readable(path: Path) -> Iterator[None]:
     except (ValueError, OSError, EOFError, ZlibError, pd.errors.ParserWarning) as error:
         got = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         remedy = "Save it as text in UTF-8." if isinstance(error, UnicodeError) else ""
-        raise refusal(str(path), "be a table that can be read", got, remedy) from error
+        raise invalid(str(path), "be a table that can be read", got, remedy) from error
 
 
 def _header(path: Path, suffix: str, how: Mapping[str, object]) -> list[str]:
@@ -202,7 +204,7 @@ def to_csv(frame: pd.DataFrame, sep: str = ",") -> str:
 def _suffix(name: str, path: Path) -> str:
     """Return the suffix of a table's path; refuse others."""
     found = [suffix for suffix in TABLES if path.name.lower().endswith(suffix)]
-    must(found, name, f"end in {', '.join(TABLES)}", path.name)
+    require(found, name, f"end in {', '.join(TABLES)}", path.name)
     return found[0]
 
 
@@ -214,15 +216,17 @@ def _pyarrow(name: str = "pyarrow") -> ModuleType:
     except ImportError as missing:
         remedy = "Install it with pip install 'scroll-torch[arrow]', or use CSV."
         want = "be installed for Parquet files"
-        raise refusal("pyarrow", want, "none", remedy, ImportError) from missing
+        raise invalid("pyarrow", want, "none", remedy, ImportError) from missing
 
 
 def check_output(output: Path, *inputs: Path | None) -> None:
     """Check, before work that may take long, that a file can be written and is not an input."""
     ok = os.access(files.destination(output, "--output").parent, os.W_OK)
-    must(ok, "--output", "lie in a folder that can be written to", output, "Choose another place.")
+    require(
+        ok, "--output", "lie in a folder that can be written to", output, "Choose another place."
+    )
     same = output.exists() and any(i and i.exists() and output.samefile(i) for i in inputs)
-    must(not same, "--output", "be another file than those that are read", output)
+    require(not same, "--output", "be another file than those that are read", output)
 
 
 def check_table_output(output: Path, *inputs: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .._core.checks import listed, must, refusal
+from .._core.checks import comma_list, invalid, require
 from ..estimators.spec import COUNTS
 from ..estimators.task import check_counts
 from ..tables.cells import UNREADABLE, example
@@ -28,13 +28,13 @@ def target_kind(frame: pd.DataFrame, targets: Sequence[str], path: Path) -> str:
     Missing columns, missing values and other kinds are refused.
     """
     for name in targets:
-        must(name in frame, str(path), "hold the target", f"none called {name!r}")
+        require(name in frame, str(path), "hold the target", f"none called {name!r}")
         gone = frame[name].isna().to_numpy()
         got = f"{gone.sum()} missing in {path}, the first in row {gone.argmax() + 1}"
-        must(not gone.any(), name, "have a value in every row", got, "Drop or fill such rows.")
+        require(not gone.any(), name, "have a value in every row", got, "Drop or fill such rows.")
     found = {name: pd.api.types.infer_dtype(frame[name]) for name in targets}
     for name, kind in found.items():
-        must(kind in KINDS, name, "hold numbers, text or booleans to be a target", kind)
+        require(kind in KINDS, name, "hold numbers, text or booleans to be a target", kind)
     return next((KINDS[k] for k in found.values() if KINDS[k] != "numbers"), "numbers")
 
 
@@ -53,7 +53,7 @@ def require_one_kind(frame: pd.DataFrame, targets: Sequence[str], path: Path) ->
             one = example(cells, index, (*cells.marks, *cells.unreadable), 1)
             got = f"{one} of {path}, and numbers in {n_numbers} of {len(index)} rows"
             remedy = "Correct or drop such rows, or add --task classification if all are labels."
-            raise refusal(name, "hold numbers, or labels, throughout", got, remedy)
+            raise invalid(name, "hold numbers, or labels, throughout", got, remedy)
 
 
 def read_targets(
@@ -62,11 +62,11 @@ def read_targets(
     """Return the targets of a table for a task: labels (N,), or numbers (N,) or (N, K)."""
     many = len(targets) > 1
     if task == "classification":
-        must(not many, "--target", "name one column of classes", listed(targets))
+        require(not many, "--target", "name one column of classes", comma_list(targets))
         return read_labels(frame, targets[0])
     y = read_numbers(frame, targets, path)
     if likelihood in COUNTS:
-        must(not many, "--target", "name one column of counts", listed(targets))
+        require(not many, "--target", "name one column of counts", comma_list(targets))
         check_counts(y, targets[0], 1, f" of {path}")
     return y
 
@@ -77,7 +77,7 @@ def read_numbers(frame: pd.DataFrame, names: Sequence[str], path: Path) -> NDArr
     for name, column in zip(names, y.T, strict=True):
         bad = ~np.isfinite(column)
         got = f"{column[bad.argmax()]} in row {bad.argmax() + 1} of {path}"
-        must(not bad.any(), name, "hold finite numbers", got)
+        require(not bad.any(), name, "hold finite numbers", got)
     return y[:, 0] if len(names) == 1 else y
 
 
@@ -90,7 +90,7 @@ def _all_numbers(values: pd.Series, path: Path) -> NDArray[np.float64]:
     bad = (*cells.marks, *cells.unreadable)
     if bad:
         got = f"{example(cells, index, bad, 1)} of {path}"
-        raise refusal(values.name, "hold numbers", got, "Correct it, or drop the row.")
+        raise invalid(values.name, "hold numbers", got, "Correct it, or drop the row.")
     return np.append(cells.numbers, np.nan)[index]
 
 
@@ -103,10 +103,10 @@ def _labels(values: list[object], name: str) -> Array:
     labels: Array = np.asarray(values)
     if labels.dtype.kind == "f":
         integers = bool((labels == labels.round()).all())
-        must(integers, name, "hold whole numbers, text or booleans to be classes", "fractions")
+        require(integers, name, "hold whole numbers, text or booleans to be classes", "fractions")
         most = float(np.abs(labels).max(initial=0.0))
         want = "hold whole numbers below 2**53 to be classes: larger ones cannot be told apart"
-        must(most < 2**53, name, want, f"{most:g}", "Quote them, so that they are read as text.")
+        require(most < 2**53, name, want, f"{most:g}", "Quote them, so that they are read as text.")
         return labels.astype(np.int64)
     return labels if labels.dtype.kind in "biuU" else labels.astype(str)
 
@@ -114,7 +114,7 @@ def _labels(values: list[object], name: str) -> Array:
 def require_repeated_labels(y: Array, name: str) -> None:
     """Refuse text labels that hardly repeat: they are likely numbers in an unusual notation."""
     found = len({*y.tolist()}) if y.dtype.kind == "U" else 0
-    must(
+    require(
         found <= max(20, len(y) / 2),
         "--target",
         "hold numbers, or labels that repeat",
@@ -148,6 +148,6 @@ def _named_levels(labels: Array, name: str, levels: Sequence[str]) -> list[str |
     absent = [level for level in levels if level not in known]
     text = labels.dtype.kind == "U" or not absent
     ok = text or all(level.lstrip("-").isdecimal() for level in absent)
-    must(ok, "--levels", f"name classes of {name}, {listed(known, 10)}", listed(absent))
+    require(ok, "--levels", f"name classes of {name}, {comma_list(known, 10)}", comma_list(absent))
     new = {level: level if text else int(level) for level in absent}
     return [(known | new)[level] for level in levels]

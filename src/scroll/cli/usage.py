@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from .._core.checks import quoted, refusal
+from .._core.checks import invalid, short_repr
 
 # The class of click, or of the copy of click that newer versions of typer bring.
 UsageError: type[Any] = typer.BadParameter.__bases__[0]
@@ -49,16 +49,16 @@ def _message(error: Any, words: Sequence[str]) -> Exception:
     if type(error).__name__ == "NoSuchOption":
         known = error.possibilities or ()
         meant = f"Did you mean {' or '.join(sorted(known))}? " if known else ""
-        return refusal(option, f"be an option of {command}", "none of that name", meant + help_)
+        return invalid(option, f"be an option of {command}", "none of that name", meant + help_)
     if parameter is None:
         reason, _, meant = error.format_message().removeprefix("Got ").partition(" Did you mean")
         got = f"{reason[:1].lower()}{reason[1:].rstrip('.')}"
         remedy = f"Did you mean{meant} {help_}" if meant else help_
-        return refusal(option, "be used as the help shows", got, remedy)
+        return invalid(option, "be used as the help shows", got, remedy)
     name = next((o for o in parameter.opts if o.startswith("--")), parameter.name)
     if type(error).__name__ == "MissingParameter":
-        return refusal(name, f"be given to {command}", "none", help_)
-    return refusal(name, _wanted(error.message), _value(parameter.opts, words), help_)
+        return invalid(name, f"be given to {command}", "none", help_)
+    return invalid(name, _wanted(error.message), _value(parameter.opts, words), help_)
 
 
 def _wanted(message: str) -> str:
@@ -74,7 +74,7 @@ def _value(options: Sequence[str], words: Sequence[str]) -> str:
         for word, following in zip(words, [*words[1:], ""], strict=True)
         if word.partition("=")[0] in options
     ]
-    return quoted(given[-1] if given else "another value")
+    return short_repr(given[-1] if given else "another value")
 
 
 def refuse(message: str) -> NoReturn:

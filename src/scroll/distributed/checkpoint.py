@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from .._core.archive import Unreadable, pack, unpack
-from .._core.checks import must, refusal, whole
+from .._core.checks import as_integer, invalid, require
 from .._core.files import write
 from .._core.state_dicts import difference
 from .consensus import agree, caught
@@ -59,7 +59,9 @@ def save(path: str | Path, step: int, **parts: Stateful) -> None:
     """
     import torch.distributed as dist
 
-    must(whole(step, 0) is not None, "step", "be a number of steps, zero or more", repr(step))
+    require(
+        as_integer(step, 0) is not None, "step", "be a number of steps, zero or more", repr(step)
+    )
     bare = {name: _unwrapped(name, part) for name, part in parts.items()}
     if dist.is_available() and dist.is_initialized() and dist.get_rank() > 0:
         return
@@ -88,7 +90,7 @@ def resume(path: str | Path, **parts: Stateful) -> int:
         if Path(path).exists():
             kept = _read(Path(path))
             found = kept.states.keys()
-            must(found == parts.keys(), str(path), f"hold {set(parts)}", set(found))
+            require(found == parts.keys(), str(path), f"hold {set(parts)}", set(found))
             for name, part in bare.items():
                 with suppress(RuntimeError):  # a part that is spread over ranks may have no state
                     before[name] = deepcopy(part.state_dict())
@@ -98,7 +100,7 @@ def resume(path: str | Path, **parts: Stateful) -> int:
     for name, state in kept.states.items():
         problem = _load(bare[name], before.get(name), state)
         if problem is not None and error is None:
-            error = refusal(str(path), f"fit this {name}", problem, "Remove it to begin again.")
+            error = invalid(str(path), f"fit this {name}", problem, "Remove it to begin again.")
     try:
         agree({}, 0, error)
     except Exception:
@@ -126,12 +128,12 @@ def _read(path: Path) -> Kept:
     try:
         content, tensors, checksum = unpack(path, FORMAT)
         step, states = content["step"], _nested(content["parts"], tensors)
-        must(whole(step, 0) is not None, "step", "be zero or more", short(step))
-        must(isinstance(states, dict), "parts", "be by name", short(states))
+        require(as_integer(step, 0) is not None, "step", "be zero or more", short(step))
+        require(isinstance(states, dict), "parts", "be by name", short(states))
     except (Unreadable, KeyError, TypeError, ValueError, RecursionError) as error:
         got = str(error) if isinstance(error, Unreadable) else f"something else: {error!r}"
         remedy = "Remove it to begin again."
-        raise refusal(str(path), "be a checkpoint of scroll", got, remedy) from error
+        raise invalid(str(path), "be a checkpoint of scroll", got, remedy) from error
     return Kept(step, states, f"step {step}, checksum {checksum[:8]}")
 
 
@@ -139,7 +141,7 @@ def _unwrapped(name: str, part: object) -> Stateful:
     """Return a module without its wrappers, so that one process can resume what several began."""
     if not (hasattr(part, "state_dict") and hasattr(part, "load_state_dict")):
         remedy = "Modules, optimisers, schedulers and PriorGradient have one."
-        raise refusal(name, "have a state_dict", type(part).__name__, remedy, TypeError)
+        raise invalid(name, "have a state_dict", type(part).__name__, remedy, TypeError)
     if isinstance(part, DistributedDataParallel):
         return _unwrapped(name, part.module)
     bare: Stateful = getattr(part, "_orig_mod", part)  # the module that torch.compile wrapped
@@ -158,7 +160,7 @@ def _flat(value: object, name: str, tensors: dict[str, Tensor]) -> object:
         return items if isinstance(value, list) else {"tuple": items}
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise refusal(name, "be a tensor or plain to be saved", type(value).__name__, error=TypeError)
+    raise invalid(name, "be a tensor or plain to be saved", type(value).__name__, error=TypeError)
 
 
 def _nested(value: Any, tensors: dict[str, Tensor]) -> Any:

@@ -9,7 +9,7 @@ from zlib import crc32
 import torch
 import torch.distributed as dist
 
-from .._core.checks import refusal
+from .._core.checks import invalid
 
 Group = dist.ProcessGroup | None  # None is all ranks
 Report = tuple[dict[str, str | None], str | None]  # what a rank compares, and its error message
@@ -55,7 +55,7 @@ def agree(
     if twins := [str(rank) for rank, one in enumerate(owns) if one and owns.count(one) > 1]:
         got = f"the very same on ranks {' and '.join(twins)}"
         remedy = "Give each rank its own part: torch.utils.data.DistributedSampler."
-        raise refusal("rows", "differ from rank to rank", got, remedy)
+        raise invalid("rows", "differ from rank to rank", got, remedy)
     return int(sum(counts))
 
 
@@ -70,7 +70,7 @@ def _fault(what: Mapping[str, object], error: Exception | None, group: Group) ->
         if len({x for _, x in given}) > 1:
             got = ", ".join(f"{x} on rank {rank}" for rank, x in given)
             remedy = "Give every rank the same model, and rows of one kind."
-            return refusal(name, "be the same on every rank", got, remedy)
+            return invalid(name, "be the same on every rank", got, remedy)
     if error is not None:
         return error
     return ValueError(next(f"on rank {rank}: {e}" for rank, (_, e) in enumerate(reports) if e))

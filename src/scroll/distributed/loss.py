@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .._core.checks import must, refusal, tensor, whole
+from .._core.checks import as_integer, invalid, require, tensor
 from ..heads.checks import require_weights
 from ..heads.head import Head
 from ..objectives.objective import spread_power
@@ -27,8 +27,8 @@ def total(rows: int, group: Group = None) -> int:
         rows: number of rows of this rank.
         group: the ranks that take part; None is all.
     """
-    found, want = whole(rows, 0), "be a number of rows, zero or more"
-    return agree({}, found or 0, None if found is not None else refusal("rows", want, rows), group)
+    found, want = as_integer(rows, 0), "be a number of rows, zero or more"
+    return agree({}, found or 0, None if found is not None else invalid("rows", want, rows), group)
 
 
 class Loss(nn.Module):
@@ -51,7 +51,7 @@ class Loss(nn.Module):
     ):
         super().__init__()
         self.body, self.head, self.group, self.prior = body, head, group, prior
-        self.total = whole(total) or total
+        self.total = as_integer(total) or total
         self.begun = False
         sizes = [(k, p.shape, p.dtype, p.requires_grad) for k, p in self.named_parameters()]
         brief = f"{len(sizes)} tensors, digest {crc32(repr(sizes).encode()):08x}"
@@ -60,15 +60,15 @@ class Loss(nn.Module):
 
     def _check(self) -> None:
         check_refit(self.head)
-        must(
+        require(
             self.head.batches or ranks(self.group) == 1,
             "method",
             "train on a part of the rows where each rank has a part",
             repr(self.head.method),
             "Use method 'scroll', and scroll.distributed.refit afterwards.",
         )
-        must(
-            whole(self.total) is not None,
+        require(
+            as_integer(self.total) is not None,
             "total",
             "be the number of training rows on all ranks",
             repr(self.total),
@@ -112,8 +112,8 @@ class Loss(nn.Module):
         own = 0 if error or self.begun or not self.training else digest(axis, x, y, weight)
         rows = agree({**kinds, "weight": given}, n, error, self.group, own)
         self.begun = self.begun or self.training
-        must(rows > 0, "x", "hold a row on some rank", "none")
-        must(
+        require(rows > 0, "x", "hold a row on some rank", "none")
+        require(
             rows <= self.total,
             "total",
             f"be at least the {rows} rows that the ranks have in this step",

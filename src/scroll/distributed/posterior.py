@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .._core.checks import must
+from .._core.checks import require
 from ..heads.head import Head
 from ..posterior.data import Batch, Batches, batches
 from ..posterior.posterior import Posterior, bind, check_refit
@@ -61,7 +61,7 @@ def statistics(
     flat = torch.cat([t.flatten() for t in _tensors(own)])
     if ranks(group) > 1:
         dist.all_reduce(flat, group=group)
-    must(bool(flat[-1] > 0), "features", "give at least one batch on some rank", "none")
+    require(bool(flat[-1] > 0), "features", "give at least one batch on some rank", "none")
     pieces = flat.split([t.numel() for t in _tensors(own)])
     return Statistics(*(f.view_as(t) for f, t in zip(pieces, _tensors(own), strict=True)))
 
@@ -93,7 +93,7 @@ def _require_same_parameters(head: Head, group: Group) -> None:
     ends = torch.stack([values, -values])
     dist.all_reduce(ends, dist.ReduceOp.MAX, group=group)
     apart = float((ends[0] + ends[1]).max())
-    must(
+    require(
         bool(torch.isclose(ends[0], -ends[1], 1e-4, 1e-4).all()),
         "head",
         "have the same parameters on every rank",

@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state, validation
 
-from .._core.checks import must, not_negative, one_of, positive, positive_int, refusal
-from .._core.versions import SKLEARN, require
+from .._core.checks import invalid, not_negative, one_of, positive, positive_int, require
+from .._core.versions import SKLEARN, require_version
 from ..fitting.plans import Body, check_body
 from ..tables.frames import Array, TableLike
 
-require("scikit-learn", sklearn.__version__, SKLEARN, "the estimators")
+require_version("scikit-learn", sklearn.__version__, SKLEARN, "the estimators")
 
 HUGE = 1e100  # weights beyond which a sum of their squares overflows
 ALONE = 1e-9  # share of the largest weight that all others must reach together
@@ -56,11 +56,11 @@ def check_parameters(given: Parameters, likelihood: str) -> None:
     if given.learning_rate is not None:
         positive("learning_rate", given.learning_rate)
     not_negative("beta", given.beta)
-    must(given.beta <= 1, "beta", "be at most 1", given.beta)
+    require(given.beta <= 1, "beta", "be at most 1", given.beta)
     share = given.validation_fraction
     inside = isinstance(share, Real) and 0 < float(share) < 1
-    must(inside, "validation_fraction", "lie strictly between 0 and 1", repr(share))
-    must(
+    require(inside, "validation_fraction", "lie strictly between 0 and 1", repr(share))
+    require(
         likelihood in ("gaussian", "gaussreg") or given.routing in ("auto", "free"),
         "routing",
         f"be 'auto' or 'free' for likelihood {likelihood!r}",
@@ -73,7 +73,7 @@ def check_device(name: str) -> torch.device:
     """Return the device of that name; "auto" is a GPU if there is one, else the CPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    must(
+    require(
         not str(name).startswith("cuda") or torch.cuda.is_available(),
         "device",
         "be available",
@@ -99,7 +99,7 @@ def one_line(name: str, what: str) -> Iterator[None]:
         if len(words) > 300:  # the values that it quotes stand in the middle
             words = f"{words[:130]} ... {words[-160:]}"
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise refusal(name, what, f"others ({words})", error=kind) from error
+        raise invalid(name, what, f"others ({words})", error=kind) from error
 
 
 def check_table(estimator: BaseEstimator, X: TableLike, text: bool) -> Array:
@@ -127,7 +127,7 @@ def check_target(y: ArrayLike, estimator: str) -> Array:
 def check_held_out(held: Array, y: Array) -> None:
     """Raise an error unless the targets of an `eval_set` have as many columns as `y`."""
     want = f"hold targets of shape {('N', *y.shape[1:])}, as y".replace("'", "")
-    must(held.shape[1:] == y.shape[1:], "eval_set", want, f"shape {held.shape}")
+    require(held.shape[1:] == y.shape[1:], "eval_set", want, f"shape {held.shape}")
 
 
 def check_seed(random_state: RandomState) -> int:
@@ -149,16 +149,16 @@ def check_weights(sample_weight: ArrayLike, n_rows: int) -> Array:
             input_name="sample_weight",
         )
     shape = (n_rows,)
-    must(weight.shape == shape, "sample_weight", f"have shape {shape}", weight.shape)
+    require(weight.shape == shape, "sample_weight", f"have shape {shape}", weight.shape)
     low = int(weight.argmin())
     valid = bool(weight[low] >= 0)
-    must(valid, "sample_weight", "be zero or positive", f"{weight[low]:g} in row {low}")
-    must(bool(weight.any()), "sample_weight", "be positive for two rows", "zero for all rows")
+    require(valid, "sample_weight", "be zero or positive", f"{weight[low]:g} in row {low}")
+    require(bool(weight.any()), "sample_weight", "be positive for two rows", "zero for all rows")
     top = int(weight.argmax())
     if weight[top] > HUGE:  # no counts of rows; their sum may overflow
         weight = weight / weight[top]
     others = float(np.delete(weight, top).sum())
-    must(
+    require(
         others == 0 or others > ALONE * weight[top],
         "sample_weight",
         "give weight to more than one row",
@@ -174,5 +174,5 @@ def check_eval_set(eval_set: EvalSet | None) -> tuple[TableLike, ArrayLike] | No
         return None
     pair = eval_set[0] if isinstance(eval_set, list) and len(eval_set) == 1 else eval_set
     if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise refusal("eval_set", "be one pair (X, y)", type(pair).__name__)
+        raise invalid("eval_set", "be one pair (X, y)", type(pair).__name__)
     return cast(tuple[TableLike, ArrayLike], tuple(pair))

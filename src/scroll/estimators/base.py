@@ -12,7 +12,7 @@ from sklearn.utils import Tags, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from .._core.checks import must, positive_int
+from .._core.checks import positive_int, require
 from .._core.value import cast
 from ..posterior.posterior import Posterior
 from ..predictive.arguments import Levels, as_tensor
@@ -49,7 +49,7 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         check_parameters(self, task.likelihood)
         rows = Sample(self._codes(X, reset=True), y)
         check_consistent_length(*rows)
-        must(len(y) > 1, "X", "hold at least two rows", "n_samples = 1")
+        require(len(y) > 1, "X", "hold at least two rows", "n_samples = 1")
         later = None if held is None else Sample(self._codes(held[0]), held[1])
         check_consistent_length(*(later or rows))
         fitted = fit_model(self, task, self.schema_, rows, sample_weight, later)

@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._core.checks import must, one_of
+from .._core.checks import one_of, require
 from ..fitting.plans import Body
 from ..predictive.arguments import Levels
 from ..tables.frames import Array, TableLike
@@ -112,7 +112,7 @@ class ScrollClassifier(ClassifierMixin, Scroll):  # type: ignore[misc]
             weight = (by_class[index] > 0) * (1.0 if weight is None else weight)
         present = np.unique(index if weight is None else index[weight > 0])
         got = f"only one class, {levels[present[:1]].tolist()}"
-        must(len(present) > 1, "y", "hold at least two classes", got)
+        require(len(present) > 1, "y", "hold at least two classes", got)
         likelihood = label_likelihood(self.likelihood, self.ordered)
         crossfits = likelihood != "gaussreg" and self.recipe == "default"
         task = LabelTask(likelihood, levels, by_class, crossfits)
@@ -176,7 +176,7 @@ class ScrollClassifier(ClassifierMixin, Scroll):  # type: ignore[misc]
 
     def _require_order(self) -> None:
         check_is_fitted(self, "model_")
-        must(
+        require(
             self.task_.likelihood == "ordinal",
             "ordered",
             "be True, or the order of the classes, for intervals and quantiles",

@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
-from .._core.checks import listed, must, refusal
+from .._core.checks import comma_list, invalid, require
 from ..heads.head import Head
 from ..tables.frames import Array, missing
 from ..tables.labels import class_indices
@@ -78,13 +78,13 @@ def read_labels(y: ArrayLike) -> Array:
     plain = labels.dtype.kind != "O"
     gone = labels != labels if plain else np.array([missing(label) for label in labels], bool)
     got = f"{gone.sum()} missing, the first in row {gone.argmax()}"
-    must(not gone.any(), "y", "have a label in every row", got, "Drop or fill such rows.")
+    require(not gone.any(), "y", "have a label in every row", got, "Drop or fill such rows.")
     if plain:
         return labels
     text = {isinstance(label, str | bytes) for label in labels}
     kinds = sorted({type(label).__name__ for label in labels})
     remedy = "Convert them with y.astype(str)."
-    must(len(text) < 2, "y", "hold labels of one kind", " and ".join(kinds), remedy)
+    require(len(text) < 2, "y", "hold labels of one kind", " and ".join(kinds), remedy)
     numbers = all(isinstance(label, bool | int | float | np.number | np.bool_) for label in labels)
     return np.array(labels.tolist()) if numbers else labels
 
@@ -105,10 +105,10 @@ def class_levels(y: ArrayLike, labels: Array, likelihood: str, ordered: Ordered)
             order = list(getattr(dtype, "categories", []))
     else:
         many = isinstance(ordered, Sequence | np.ndarray) and not isinstance(ordered, str)
-        must(many, "ordered", "be True, False or a sequence of the classes", repr(ordered))
+        require(many, "ordered", "be True, False or a sequence of the classes", repr(ordered))
         order = list(ordered)
     clash = label_likelihood(likelihood, ordered) == "ordinal" and likelihood == "gaussreg"
-    must(not clash, "likelihood", "be 'ordinal' for ordered classes", "'gaussreg'")
+    require(not clash, "likelihood", "be 'ordinal' for ordered classes", "'gaussreg'")
     with np.errstate(invalid="ignore"), one_line("y", "hold labels"):
         check_classification_targets(labels)
     return np.unique(labels) if order is None else _arranged(order, labels)
@@ -133,7 +133,7 @@ def class_weights(
     else:
         want = "be None, 'balanced' or a dict of weights"
         if not isinstance(given, Mapping):
-            raise refusal("class_weight", want, repr(given))
+            raise invalid("class_weight", want, repr(given))
         found = _of_mapping(given, levels.tolist())
     return found if np.ptp(found[index]) else None
 
@@ -143,10 +143,12 @@ def _of_mapping(given: Mapping[object, float], classes: list[object]) -> Array:
     strange = [label for label in given if label not in classes]
     # scikit-learn's rule: a fold may lack a class that the weights name
     sure = not strange or all(label in given for label in classes)
-    must(sure, "class_weight", f"name classes of y, {listed(classes, 10)}", listed(strange))
+    require(
+        sure, "class_weight", f"name classes of y, {comma_list(classes, 10)}", comma_list(strange)
+    )
     found = np.array([float(given.get(label, 1.0)) for label in classes])
     sound = bool((np.isfinite(found) & (found >= 0)).all())
-    must(sound, "class_weight", "hold finite weights of at least 0", given)
+    require(sound, "class_weight", "hold finite weights of at least 0", given)
     return found
 
 
@@ -157,8 +159,8 @@ def _names(ordered: Ordered) -> bool:
 
 def _arranged(order: list[object], labels: Array) -> Array:
     """Return the classes in the given order, in the dtype of the labels."""
-    must(len(order) > 1, "ordered", "name at least two classes", order)
-    must(len(set(order)) == len(order), "ordered", "name each class once", order)
+    require(len(order) > 1, "ordered", "name at least two classes", order)
+    require(len(set(order)) == len(order), "ordered", "name each class once", order)
     absent = [label for label in np.unique(labels).tolist() if label not in order]
-    must(not absent, "ordered", "name every class of y", f"none called {listed(absent)}")
+    require(not absent, "ordered", "name every class of y", f"none called {comma_list(absent)}")
     return np.array(order, dtype=object if labels.dtype.kind == "O" else None)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor, nn
 
-from .._core.checks import must
+from .._core.checks import require
 from .._core.state_dicts import difference
 from ..tables.columns import TableSchema
 from ..tables.frames import Array
@@ -45,7 +45,7 @@ def build(saved: Saved, body: nn.Module | None = None) -> ScrollRegressor | Scro
     spec, schema = Spec(**content["spec"]), TableSchema.from_json(content["table"])
     spec = replace(spec, tried={name: score(s) for name, s in spec.tried.items()})
     want = "be left out for a model whose body is not your own"
-    must(body is None or "yours" in spec.bodies, "body", want, type(body).__name__)
+    require(body is None or "yours" in spec.bodies, "body", want, type(body).__name__)
     estimator = _estimator(saved, body)
     task = _task(estimator, _levels(saved))
     model = _model(saved, spec, body)

@@ -6,7 +6,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from .._core.checks import must
+from .._core.checks import require
 from .._core.local_rng import Draws
 from ..beliefs.belief import Belief
 from ..beliefs.covariances import Spread, from_state, state
@@ -161,7 +161,7 @@ class Part(nn.Module):
         kept |= {"alpha": bound.alpha, "noise": bound.noise}
         if bound.added is not None:
             kinds, tensors = state(bound.added.cov)
-            must(kinds == self.kinds, "added", f"be {self.kinds}, as the model declares", kinds)
+            require(kinds == self.kinds, "added", f"be {self.kinds}, as the model declares", kinds)
             kept |= {self.added_names[name]: tensor for name, tensor in tensors.items()}
             kept["added_noise"] = bound.added.noise
         for name in kept:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .._core.archive import Unreadable, pack, unpack
-from .._core.checks import LARGEST_COUNT, must, refusal
+from .._core.checks import LARGEST_COUNT, invalid, require
 from .._core.files import write
 from .._core.schema import (
     Check,
@@ -115,7 +115,7 @@ def save(estimator: FittedEstimator, path: str | Path) -> None:
     fault = contents(n_numbers(model.state_dict()))(content)
     remedy = "Use numbers, text, booleans and lists of them."
     want = "have plain parameters and labels to be saved"
-    must(fault is None, "estimator", want, (fault or "").lstrip("."), remedy)
+    require(fault is None, "estimator", want, (fault or "").lstrip("."), remedy)
     write(Path(path), pack(FORMAT, content, model.state_dict()))
 
 
@@ -126,7 +126,7 @@ def read(path: str | Path) -> Saved:
         path: of the file.
     """
     path = Path(path)
-    must(path.is_file(), "path", "be a file", path, error=FileNotFoundError)
+    require(path.is_file(), "path", "be a file", path, error=FileNotFoundError)
     try:
         content, tensors, _ = unpack(path, FORMAT)
     except Unreadable as error:
@@ -220,7 +220,7 @@ def parameter(saved: object) -> object:
 
 def _foreign(path: Path, got: str, remedy: str = "") -> Exception:
     want = "be a model that scroll has saved"
-    return refusal(str(path), want, got, f"Save it again.{remedy}")
+    return invalid(str(path), want, got, f"Save it again.{remedy}")
 
 
 def _plain(value: object) -> object:

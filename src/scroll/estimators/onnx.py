@@ -20,9 +20,9 @@ import torch
 from numpy.polynomial import Chebyshev, Polynomial
 from numpy.typing import NDArray
 
-from .._core.checks import must, refusal
+from .._core.checks import invalid, require
 from .._core.files import write
-from .._core.versions import EXPORT, __version__, require
+from .._core.versions import EXPORT, __version__, require_version
 from .modelfile import FittedEstimator
 from .onnx_graph import Graph
 from .spec import COUNTS
@@ -57,7 +57,7 @@ def export_onnx(
     onnx, model = _onnx(), estimator.model_
     levels = list(map(float, np.ravel(quantiles)))
     inside = all(0 < level < 1 for level in levels)
-    must(inside, "quantiles", "lie strictly between 0 and 1", levels, "95 % is 0.95.")
+    require(inside, "quantiles", "lie strictly between 0 and 1", levels, "95 % is 0.95.")
     numbers = model.spec.likelihood in ("gaussian", *COUNTS)
     levels = levels if numbers else []
     names = ["mean", "std"] if numbers else ["probabilities"]
@@ -66,11 +66,11 @@ def export_onnx(
     except torch.onnx.OnnxExporterError as error:
         want, remedy = "be able to export the model", "Update torch, or try quantiles=()."
         got = f"version {torch.__version__}, which is not"
-        raise refusal("torch", want, got, remedy, RuntimeError) from error
+        raise invalid("torch", want, got, remedy, RuntimeError) from error
     except ModuleNotFoundError as error:  # torch looks in onnxscript for a module of its version
         want, got = f"support torch {torch.__version__}", f"a version without {error.name}"
         remedy = "Update it with pip install -U onnxscript."
-        raise refusal("onnxscript", want, got, remedy, ImportError) from error
+        raise invalid("onnxscript", want, got, remedy, ImportError) from error
     onnx.helper.set_model_props(file, {KEY: json.dumps(_metadata(estimator, levels))})
     write(Path(path), file.SerializeToString())
 
@@ -127,7 +127,7 @@ def _onnx() -> ModuleType:
         ) from missing
     for package in (onnx, onnxscript):
         lowest = EXPORT[package.__name__]
-        require(package.__name__, package.__version__, lowest, "export_onnx")
+        require_version(package.__name__, package.__version__, lowest, "export_onnx")
     return onnx
 
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from .._core.checks import LARGEST_COUNT, must, unchecked
+from .._core.checks import LARGEST_COUNT, require, unchecked
 from ..beliefs.families import by_size
 from ..fitting.crossfit import cross_fit
 from ..fitting.plans import FEW, LABELS, Plan, default, paper
@@ -100,7 +100,7 @@ def _split(
     codes, y = rows
     checked = None if weight is None else check_weights(weight, len(codes))
     two = checked is None or bool((checked > 0).sum() > 1)
-    must(two, "sample_weight", "be positive for two rows", "fewer")
+    require(two, "sample_weight", "be positive for two rows", "fewer")
     fraction = 0.0 if own else given.validation_fraction
     folds = 0 if own else task.n_folds(len(codes), given.n_members)
     numeric = np.array([column.kind == "numeric" for column in schema.columns])
@@ -113,7 +113,7 @@ def _encoder(schema: TableSchema, codes: Array) -> Encoder:
     encoder = Encoder.of(schema, codes)
     want = "have a column of numbers, or of categories that come more than once"
     remedy = "Add one: a column of row names cannot predict new rows."
-    must(encoder.plain, "X", want, "none", remedy)
+    require(encoder.plain, "X", want, "none", remedy)
     return encoder
 
 
@@ -190,7 +190,7 @@ def _own_weight(held: Sample, rows: Sample, class_weight: Array | None) -> Array
     if class_weight is None:
         return None
     weighs = bool(class_weight[held.y].any())
-    must(weighs, "eval_set", "hold a class of positive weight", "none")
+    require(weighs, "eval_set", "hold a class of positive weight", "none")
     return mean_one(class_weight, held.y)
 
 
@@ -212,7 +212,7 @@ def _trained(given: Parameters, job: Job, seed: int) -> Ensemble:
     scores = [score for part in found.parts for score in part.scores]
     remedy = "Look for errors among the largest targets and inputs, or lower learning_rate."
     finite = bool(np.isfinite(scores).all())
-    must(finite, "y", "have a finite score on the held-out rows", scores, remedy)
+    require(finite, "y", "have a finite score on the held-out rows", scores, remedy)
     for part in found.parts:
         warn_if_collapsed(head_of(part.network), part.bound, part.routes, given.routing)
     return found

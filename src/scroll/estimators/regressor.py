@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
-from .._core.checks import must, one_of
+from .._core.checks import one_of, require
 from ..fitting.plans import Body
 from ..posterior.posterior import Posterior
 from ..predictive import Mixture, Normal
@@ -155,7 +155,7 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         """
         self._require_gaussian("update")
         codes, target = self._new(X), self.task_.read(y)
-        must(
+        require(
             any(route != "free" for route in self.routes_),
             "routing",
             "bind at least one member to the posterior for update",
@@ -164,13 +164,13 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         )
         shift, scale = self.model_.shift.numpy(), self.model_.scale.numpy()
         rows = torch.from_numpy((target - shift) / scale).float()
-        must(len(rows) == len(codes), "y", f"have {len(codes)} rows, as X", len(rows))
+        require(len(rows) == len(codes), "y", f"have {len(codes)} rows, as X", len(rows))
         self.model_.update(codes, rows)
         return self
 
     def _require_gaussian(self, name: str) -> None:
         real = self.likelihood == "gaussian"
-        must(real, "likelihood", f"be 'gaussian' for {name}", repr(self.likelihood))
+        require(real, "likelihood", f"be 'gaussian' for {name}", repr(self.likelihood))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import nn
 
-from .._core.checks import LARGEST_COUNT, must, one_of
+from .._core.checks import LARGEST_COUNT, one_of, require
 from ..fitting.plans import LABELS, Candidate, Lead, candidates, paper
 from ..heads.head import Head
 from ..heads.named import ClassificationHead, CountHead, OrdinalHead, RegressionHead
@@ -110,7 +110,7 @@ def candidate(spec: Spec, name: str, body: nn.Module | None = None) -> Candidate
         name: of the body.
         body: the module, if the body is the user's own.
     """
-    must(
+    require(
         name != "yours" or body is not None,
         "body",
         "be given again for a model whose body is your own module",

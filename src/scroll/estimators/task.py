@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
-from .._core.checks import LARGE_COUNTS, LARGEST_COUNT, must, refusal
+from .._core.checks import LARGE_COUNTS, LARGEST_COUNT, invalid, require
 from ..heads.head import Head
 from ..heads.likelihoods import CountLikelihood
 from ..tables.frames import Array
@@ -85,7 +85,7 @@ class RealTask:
         most = np.abs(target).max(initial=0.0)
         within = most < 1e150 and not 0 < most < 1e-150
         got, remedy = f"{most:g} as its largest absolute value", "Give it in other units."
-        must(within, "y", "be zero or lie between 1e-150 and 1e150", got, remedy)
+        require(within, "y", "be zero or lie between 1e-150 and 1e150", got, remedy)
         if target.ndim == 2 and target.shape[1] == 1:
             return np.asarray(column_or_1d(target, warn=True))
         return target
@@ -140,7 +140,7 @@ class CountTask:
     def read(self, y: ArrayLike) -> Array:
         """Return counts as float64, (N,)."""
         target = RealTask().read(y)
-        must(target.ndim == 1, "y", "be one column of counts", f"shape {target.shape}")
+        require(target.ndim == 1, "y", "be one column of counts", f"shape {target.shape}")
         check_counts(target)
         return target
 
@@ -202,11 +202,11 @@ def check_counts(y: Array, name: str = "y", first: int = 0, where: str = "") -> 
     bad = ~((y >= 0) & (y == np.round(y)))
     if bad.any():
         got = f"{y[bad.argmax()]:g} in row {bad.argmax() + first}{where}"
-        raise refusal(name, "hold counts 0, 1, 2, ...", got, "Measurements are 'gaussian'.")
+        raise invalid(name, "hold counts 0, 1, 2, ...", got, "Measurements are 'gaussian'.")
     large = y > LARGEST_COUNT
     if large.any():
         got = f"{y[large.argmax()]:g} in row {large.argmax() + first}{where}"
-        raise refusal(name, f"hold counts up to {LARGEST_COUNT:g}", got, LARGE_COUNTS)
+        raise invalid(name, f"hold counts up to {LARGEST_COUNT:g}", got, LARGE_COUNTS)
 
 
 def as_integers(counts: Array) -> Array:

@@ -4,7 +4,7 @@ import inspect
 import warnings
 from collections.abc import Sequence
 
-from .._core.checks import listed
+from .._core.checks import comma_list
 from ..heads.diagnosis import diagnose
 from ..heads.head import Head
 from ..posterior.posterior import Posterior
@@ -66,9 +66,9 @@ def warn_of_gaps(columns: Sequence[str | int]) -> None:
     """Warn of columns that lack a value for the first time."""
     if columns:
         words = (
-            f"No value in column {listed(columns)}, which training never saw: the column's mean, "
-            "or no category, stands in for it, and the predictive does not know. Fill it first, "
-            "or fit on rows with such gaps."
+            f"No value in column {comma_list(columns)}, which training never saw: the column's "
+            "mean, or no category, stands in for it, and the predictive does not know. Fill it "
+            "first, or fit on rows with such gaps."
         )
         _warn(words, UnseenGap)
 

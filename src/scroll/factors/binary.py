@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 from torch.special import log_ndtr
 
-from .._core.checks import known
+from .._core.checks import may_hold
 from .._core.linalg import log_normal
 from .._core.quadrature import expect, log_expect_at_mode
 from .._core.value import value
@@ -54,7 +54,7 @@ class BernoulliLogit:
         mean, wide = y * at.mean, at.var > _WIDE
         narrow = at.var.clamp(max=_WIDE)
         over_f = log_expect_at_mode(logsigmoid, mean, narrow, derivatives=_slope_and_curve)
-        if not known(wide.any()):
+        if not may_hold(wide.any()):
             return over_f
         return torch.where(wide, _over_threshold(mean, at.var.clamp(min=_WIDE).sqrt()), over_f)
 

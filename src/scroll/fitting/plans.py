@@ -9,7 +9,7 @@ from typing import TypeAlias, TypedDict
 import torch
 from torch import Tensor, nn
 
-from .._core.checks import must, refusal
+from .._core.checks import invalid, require
 from .._core.local_rng import Draws
 from ..training.bodies import ARCHITECTURES, MLP, Matern, Stacked, Tabular
 from ..training.settings import Settings
@@ -139,7 +139,7 @@ def check_body(body: object) -> None:
         known = len(body) > 0 and all(isinstance(w, int) and w > 0 for w in body)
     else:
         known = isinstance(body, nn.Module)
-    must(
+    require(
         known,
         "body",
         f"be 'auto', {', '.join(map(repr, NAMES))}, positive widths such as (256, 128) or a module",
@@ -206,13 +206,13 @@ def _users(module: nn.Module, plain: int) -> Candidate:
         with torch.no_grad(), Draws(0):
             shape = tuple(module(torch.zeros(2, plain, dtype=torch.float32)).shape)
     except RuntimeError as error:
-        raise refusal(
+        raise invalid(
             "body",
             f"take rows of {plain} encoded columns, (N, {plain}) -> (N, features)",
             f"a module that fails on them: {error}",
             "Each numeric column is one input, each category one, each column with gaps one more.",
         ) from error
-    must(len(shape) == 2 and shape[0] == 2, "body", "give features (N, H)", f"shape {shape}")
+    require(len(shape) == 2 and shape[0] == 2, "body", "give features (N, H)", f"shape {shape}")
 
     def make(lead: Lead) -> nn.Module:
         for part in module.modules():

@@ -8,17 +8,17 @@ import torch
 from torch import Tensor
 
 from .._core.checks import (
+    as_integer,
+    checking,
     finite,
-    known,
-    looking,
-    must,
+    invalid,
+    may_hold,
     not_negative,
     positive,
     positive_int,
-    refusal,
+    require,
     shaped,
     tensor,
-    whole,
 )
 from .._core.state_dicts import difference
 from ..beliefs.belief import Belief
@@ -84,7 +84,7 @@ def require_fit(
         beta: exponent of the weights V^beta, which need a Gaussian factor.
         prior_weight: factor on the prior term, which must exist to be weighted.
     """
-    must(
+    require(
         not objective.prior.zero or prior_weight in (0, 1),
         "prior_weight",
         f"be left at 1 for method {method!r}, which has no prior term",
@@ -94,7 +94,7 @@ def require_fit(
         (f"method {method!r}", objective.needs_gaussian),
         ("beta > 0", beta > 0),
     ):
-        must(
+        require(
             isinstance(factor, Gaussian) or not needed,
             "likelihood",
             f"be Gaussian for {name}",
@@ -111,11 +111,11 @@ def require_features(psi: Tensor, replicates: tuple[int, ...], in_features: int)
     if psi.dim() < 2 or lead != replicates or width != (in_features,):
         want = ", ".join(map(str, (*replicates, "N", in_features)))
         remedy = "Use psi[None] for one row." if psi.dim() == 1 else "Pass body(x), not x."
-        raise refusal("psi", f"have shape ({want})", tuple(psi.shape), remedy)
+        raise invalid("psi", f"have shape ({want})", tuple(psi.shape), remedy)
     if psi.shape[-2] == 0:
-        raise refusal("psi", "hold at least one row", "an empty batch")
+        raise invalid("psi", "hold at least one row", "an empty batch")
     if not psi.is_floating_point():
-        raise refusal("psi", "be a floating-point tensor", psi.dtype, error=TypeError)
+        raise invalid("psi", "be a floating-point tensor", psi.dtype, error=TypeError)
     finite("psi", psi)
 
 
@@ -128,7 +128,7 @@ def require_weights(weight: Tensor, psi: Tensor, batches: bool, method: str) -> 
         batches: whether the head trains on some rows at a time; other heads take no weights.
         method: the head's method, for the message.
     """
-    must(
+    require(
         batches,
         "weight",
         f"be None for method {method!r}, whose belief weighs all rows alike",
@@ -138,8 +138,8 @@ def require_weights(weight: Tensor, psi: Tensor, batches: bool, method: str) -> 
     tensor("weight", weight)
     shaped(weight, psi.shape[:-1], "weight")
     finite("weight", weight)
-    sound = not looking() or known((weight >= 0).all())
-    must(sound, "weight", "be zero or positive", "negative ones")
+    sound = not checking() or may_hold((weight >= 0).all())
+    require(sound, "weight", "be zero or positive", "negative ones")
 
 
 def require_total(total: int | None, n: int, batches: bool, method: str) -> int:
@@ -151,16 +151,16 @@ def require_total(total: int | None, n: int, batches: bool, method: str) -> int:
         batches: whether the head trains on some rows at a time.
         method: the head's method, for the message.
     """
-    rows = whole(total, n)
+    rows = as_integer(total, n)
     if rows is None:
-        raise refusal(
+        raise invalid(
             "total",
             f"be the number of training rows, an integer of at least the {n} given here",
             repr(total),
             f"Pass total={_all_rows()}: it weighs the prior against the data.",
         )
     if rows != n and not batches:
-        raise refusal(
+        raise invalid(
             "psi",
             f"hold all {rows} training rows for method {method!r}, whose belief is bound to all "
             "the data",
@@ -172,17 +172,17 @@ def require_total(total: int | None, n: int, batches: bool, method: str) -> int:
 
 def require_prior_alone(total: int, batches: bool, method: str) -> int:
     """Return `total`, checked, if the prior term of the method does not depend on the rows."""
-    must(
+    require(
         batches,
         "method",
         "train on mini-batches, so that its prior term does not depend on the rows",
         repr(method),
         "Use method 'scroll'.",
     )
-    rows = whole(total)
+    rows = as_integer(total)
     if rows is None:
         remedy = f"Pass {_all_rows()}."
-        raise refusal("total", "be the number of training rows", repr(total), remedy)
+        raise invalid("total", "be the number of training rows", repr(total), remedy)
     return rows
 
 
@@ -201,7 +201,7 @@ def kept_scale(cov: Covariance, route: Route[Belief | Filtered], added: Spread |
     if isinstance(base, Full) and not route.diagonal:
         return base.scale
     kind = f"`{'Diag' if route.diagonal else 'Full'}` covariance"
-    raise refusal(
+    raise invalid(
         "route",
         f"return a belief with a {kind}{'' if added is None else ', plus `problem.added`'}",
         f"`{type(base).__name__}` from `{route.name}`",
@@ -224,7 +224,7 @@ def require_same_kind(
         own, given = ({name: state[name] for name in both} for state in (own, given))
     want = "come from a head of the same sizes, likelihood, covariance, method and replicates"
     found, remedy = difference(own, given, precision=False), "Make the head as it was saved."
-    must(found is None, "state_dict", want, found, remedy, RuntimeError)
+    require(found is None, "state_dict", want, found, remedy, RuntimeError)
 
 
 def _all_rows() -> str:

@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from .._core.checks import must
+from .._core.checks import require
 from .._core.value import cast
 from ..beliefs.belief import Belief
 from ..beliefs.covariances import Point, Spread
@@ -97,7 +97,7 @@ def diagnose(head: Diagnosable, psi: Tensor | None = None, y: Tensor | None = No
         psi: features to measure the spread on; without them, features of unit mean square.
         y: their targets, to tell whether rows with large residuals still train a body.
     """
-    must(psi is not None or y is None, "psi", "be given with y", "None", "Pass body(x).")
+    require(psi is not None or y is None, "psi", "be given with y", "None", "Pass body(x).")
     if not head.objective.batches:
         text = f"Method {head.method!r} binds the belief to the posterior: nothing is left free."
         return Diagnosis(None, None, text)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._core.checks import axes, known, looking, must, positive, precise, refusal, tensor
+from .._core.checks import axes, checking, invalid, may_hold, positive, precise, require, tensor
 from ..beliefs.belief import Belief
 from ..beliefs.covariances import Diag, Full, Sum
 from ..beliefs.families import FAMILIES, warn_if_heavy
@@ -154,8 +154,8 @@ class Head(nn.Module):
         if self.batches:
             found = self.objective.route(_without_rows(self))
             return Belief(found.mean, found.cov)
-        must(
-            not looking() or known(self.conditioned),
+        require(
+            not checking() or may_hold(self.conditioned),
             "head",
             "be given the training data before it predicts with a bound belief",
             f"method {self.method!r} without it",
@@ -180,7 +180,7 @@ class Head(nn.Module):
         Returns:
             The head itself.
         """
-        must(
+        require(
             not self.batches,
             "method",
             "bind the belief to data",
@@ -209,7 +209,7 @@ class Head(nn.Module):
         log_noise = getattr(self.likelihood, "log_noise", None)
         if not isinstance(log_noise, Tensor):
             kind = type(self.likelihood).__name__
-            raise refusal("likelihood", "be Gaussian to have a noise", kind, error=TypeError)
+            raise invalid("likelihood", "be Gaussian to have a noise", kind, error=TypeError)
         residual = self.problem(psi, y).y - self.message(psi).mean
         log_noise.copy_(residual.square().mean(-1).sqrt().log())
         return self

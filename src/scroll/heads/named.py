@@ -5,7 +5,7 @@ from typing import TypedDict
 from torch import Tensor
 from typing_extensions import Unpack
 
-from .._core.checks import LARGEST_COUNT, must, one_of, positive_int
+from .._core.checks import LARGEST_COUNT, one_of, positive_int, require
 from ..objectives.objective import Objective
 from .head import Head
 from .likelihoods import (
@@ -116,19 +116,19 @@ def _of_classes(
 ) -> Likelihood:
     """Return the likelihood of a `ClassificationHead`."""
     one_of("likelihood", kind, ("ova", "gaussreg", "probit", "logit"))
-    must(
+    require(
         scale is None or kind in ("ova", "probit"),
         "scale",
         f"be left out for likelihood {kind!r}, which has no probit to scale",
         scale,
     )
-    must(
+    require(
         noise is None or kind == "gaussreg",
         "noise",
         f"be left out for likelihood {kind!r}, which has none",
         noise,
     )
-    must(
+    require(
         kind not in ("probit", "logit") or classes == 2,
         "classes",
         f"be 2 for likelihood {kind!r}",
@@ -169,7 +169,7 @@ class OrdinalHead(Head):
         **options: Unpack[Options],
     ):
         remedy = "Their thresholds replace it."
-        must(not options.get("bias"), "bias", "be left out for ordered levels", True, remedy)
+        require(not options.get("bias"), "bias", "be left out for ordered levels", True, remedy)
         options["bias"] = False
         super().__init__(
             in_features,

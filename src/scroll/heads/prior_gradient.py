@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from .._core.checks import must, whole
+from .._core.checks import as_integer, require
 from .head import Head
 
 
@@ -34,11 +34,13 @@ class PriorGradient:
     """
 
     def __init__(self, head: Head, total: int):
-        must(isinstance(head, Head), "head", "be a scroll head", type(head).__name__)
-        must(whole(total) is not None, "total", "be the number of training rows", repr(total))
+        require(isinstance(head, Head), "head", "be a scroll head", type(head).__name__)
+        require(
+            as_integer(total) is not None, "total", "be the number of training rows", repr(total)
+        )
         if not head.batches:
             head.prior_loss(total)  # raises the error that says why there is none
-        must(
+        require(
             any(p.requires_grad for p in head.parameters()),
             "head",
             "have parameters that learn",
@@ -64,7 +66,9 @@ class PriorGradient:
 
         With a `torch.amp.GradScaler`, call it after `scaler.unscale_(optimiser)`: it is not scaled.
         """
-        must(self.kept, "find", "be called before `add`", "no call", "Call it at the first step.")
+        require(
+            self.kept, "find", "be called before `add`", "no call", "Call it at the first step."
+        )
         self._follow()
         for p, kept in zip(self.head.parameters(), self.kept, strict=True):
             if not p.requires_grad:
@@ -90,6 +94,6 @@ class PriorGradient:
         given = state.get("kept")
         want = [tuple(p.shape) for p in self.head.parameters()]
         sizes = None if given is None else [tuple(kept.shape) for kept in given]
-        must(sizes in ([], want), "state", f"hold tensors of shapes {want}", sizes)
+        require(sizes in ([], want), "state", f"hold tensors of shapes {want}", sizes)
         like = self.head.parameters()
         self.kept = [kept.to(p, copy=True) for kept, p in zip(given or (), like, strict=False)]

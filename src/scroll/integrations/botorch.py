@@ -24,7 +24,7 @@ from linear_operator.operators import (
 )
 from torch import Generator, Size, Tensor, nn
 
-from .._core.checks import finite, must
+from .._core.checks import finite, require
 from .._core.linalg import eye_like, inverse_root, matvec
 from .._core.value import value
 from ..heads.likelihoods import GaussianLikelihood
@@ -90,9 +90,9 @@ class Surrogate(Model, FantasizeMixin):
         super().__init__()
         remedy = "Posterior the head on the features of all rows: scroll.refit(head, body(x), y)."
         kind = isinstance(bound, Posterior)
-        must(kind, "bound", "be a scroll.Posterior", type(bound).__name__, remedy, TypeError)
+        require(kind, "bound", "be a scroll.Posterior", type(bound).__name__, remedy, TypeError)
         likelihood = bound.head.likelihood
-        must(
+        require(
             isinstance(likelihood, GaussianLikelihood),
             "bound",
             "come from a RegressionHead",
@@ -100,7 +100,7 @@ class Surrogate(Model, FantasizeMixin):
             "Classes, levels and counts have no normal posterior.",
             TypeError,
         )
-        must(
+        require(
             not bound.head.replicates,
             "bound",
             "come from a head without replicates",
@@ -173,10 +173,10 @@ class Surrogate(Model, FantasizeMixin):
         """
         want = (X.shape[-2], self.num_outputs)
         remedy = "Use Y.unsqueeze(-1)." if Y.shape[-1:] == want[:1] else ""
-        must(tuple(Y.shape[-2:]) == want, "Y", f"end in shape {want}", tuple(Y.shape), remedy)
+        require(tuple(Y.shape[-2:]) == want, "Y", f"end in shape {want}", tuple(Y.shape), remedy)
         finite("Y", Y)
         sound = noise is None or bool((noise > 0).all())
-        must(sound, "noise", "be positive", "variances that are not")
+        require(sound, "noise", "be positive", "variances that are not")
         var = self._variance(True if noise is None else noise, self.weights)
         weights = self.weights.given(self.features(X), Y.double().mT, var)
         return Surrogate(self.body, self.bound, weights)

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from .._core.checks import finite, must, positive_int
+from .._core.checks import finite, positive_int, require
 from .._core.files import write
 from ..predictive import Distribution, Numeric
 from ..predictive.metrics import LEVELS, calibration_error, coverage, step
@@ -161,8 +161,7 @@ def spread_against_residual(
     rms = _binned_rms(std, residual, bins)
     shown = (std > 0) & (residual > 0)  # a logarithm has no place for zeros
     hidden = f", {np.sum(~shown)} at zero not shown" if not shown.all() else ""
-    ax = _axes(ax)
-    label = f"rows{hidden}"
+    ax, label = _axes(ax), f"rows{hidden}"
     ax.plot(std[shown], residual[shown], "o", color=color, alpha=0.35, ms=3, mew=0, label=label)
     some = std[shown] if shown.any() else std
     ends = [some.min() / 1.25, some.max() * 1.25]  # of one constant deviation still a line
@@ -251,7 +250,7 @@ def _rows(name: str, data: Data) -> Tensor:
     array = _numpy(data) if isinstance(data, Tensor) else np.array(data, float, order="C")
     remedy = f"Use {name}.squeeze(-1)." if array.ndim == 2 and array.shape[1] == 1 else ""
     ok = array.ndim == 1 and array.size > 0
-    must(ok, name, "hold one number per row, shape (N,)", f"shape {array.shape}", remedy)
+    require(ok, name, "hold one number per row, shape (N,)", f"shape {array.shape}", remedy)
     rows = torch.as_tensor(array)
     finite(name, rows)
     return rows
@@ -261,8 +260,8 @@ def _rows_of(predictive: Distribution, data: Data, name: str = "y") -> Tensor:
     """Return `data`, whose rows must be those of a predictive of one output."""
     shape = tuple(predictive.mean.shape)
     want, remedy = "have one output, a mean of shape (N,)", "Give one output at a time."
-    must(len(shape) == 1, "predictive", want, f"shape {shape}", remedy)
+    require(len(shape) == 1, "predictive", want, f"shape {shape}", remedy)
     rows = _rows(name, data)
     got = tuple(rows.shape)
-    must(got == shape, name, f"have the shape {shape} of the predictive", got)
+    require(got == shape, name, f"have the shape {shape} of the predictive", got)
     return rows

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from .._core.checks import must, one_of, refusal
+from .._core.checks import invalid, one_of, require
 from .._core.value import cast
 from ..beliefs.belief import Belief
 from ..beliefs.families import FAMILIES, by_size
@@ -52,16 +52,16 @@ class Objective:
             part, kind = getattr(self, field.name), type(field.default)
             remedy = f"Wrap it: scroll.objectives.{kind.__name__}(...)." if callable(part) else ""
             want = f"be a `{kind.__name__}`"
-            must(isinstance(part, kind), field.name, want, repr(part), remedy, TypeError)
+            require(isinstance(part, kind), field.name, want, repr(part), remedy, TypeError)
         route, cavity = self.route, self.cavity
         if cavity.needs not in route.gives:
-            raise refusal(
+            raise invalid(
                 "route",
                 f"give {cavity.needs} for the `{cavity.name}` cavity",
                 f"`{route.name}`{route.reason and ': '}{route.reason}",
                 _partners(route, cavity),
             )
-        must(
+        require(
             not (cavity.contains_prior and self.prior.counts_prior),
             "prior",
             f"not count the prior, which the `{cavity.name}` cavity already contains",
@@ -213,7 +213,7 @@ def row(method: str | Objective, covariance: str) -> Objective:
     one_of("covariance", covariance, (*FAMILIES, "auto"))
     if isinstance(method, Objective):
         own = "diag" if method.diagonal else "full"
-        must(
+        require(
             method.route.learns_covariance or covariance in ("full", own),
             "covariance",
             f"be {own!r}, the covariance that route `{method.route.name}` returns",

@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 
 from torch import Tensor
 
-from .._core.checks import must
+from .._core.checks import require
 from .._core.value import value
 from ..beliefs.belief import Belief
 from ..beliefs.covariances import Diag
@@ -49,7 +49,7 @@ class Filtered:
 def _describe(part: "Part") -> None:
     """Take the name, if none is given, and the docstring from the part's function."""
     function = part.compute
-    must(callable(function), "compute", "be a function", repr(function), error=TypeError)
+    require(callable(function), "compute", "be a function", repr(function), error=TypeError)
     name = part.name or getattr(function, "__name__", type(function).__name__).lstrip("_")
     object.__setattr__(part, "name", name)
     object.__setattr__(part, "__doc__", function.__doc__)
@@ -101,9 +101,9 @@ class Route(Generic[B]):
     def __post_init__(self) -> None:
         _describe(self)
         remedy = "Put it in a set: gives={...}."
-        must(not isinstance(self.gives, str), "gives", "be a set", repr(self.gives), remedy)
+        require(not isinstance(self.gives, str), "gives", "be a set", repr(self.gives), remedy)
         object.__setattr__(self, "gives", frozenset(self.gives))
-        must(
+        require(
             not (self.needs_belief and self.needs_added),
             "needs_added",
             "be False for a route with `needs_belief`, as a head learns one covariance",

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.special import ndtri
 
-from .._core.checks import must, refusal
+from .._core.checks import invalid, require
 from ..beliefs.belief import Belief
 from ..beliefs.covariances import Spectral
 from ..factors import Gaussian
@@ -55,7 +55,7 @@ def eigen(statistics: Statistics) -> Eigen:
     values, basis = torch.linalg.eigh(statistics.gram)
     values, basis = values.unsqueeze(-2), basis.unsqueeze(-3)
     along = (statistics.cross.unsqueeze(-2) @ basis).squeeze(-2)
-    must(bool((values[..., -1] > 0).all()), "psi", "not be zero in every row", "only zeros")
+    require(bool((values[..., -1] > 0).all()), "psi", "not be zero in every row", "only zeros")
     rounding = torch.finfo(values.dtype).eps * values.shape[-1] * values[..., -1:]
     unseen = values <= rounding
     return Eigen(values.masked_fill(unseen, 0), basis, along.masked_fill(unseen, 0))
@@ -86,7 +86,7 @@ def hyperparameters(
     if hyper == "head":
         factor = head.likelihood.factor()
         if not isinstance(factor, Gaussian):
-            raise refusal("hyper", "be 'evidence' for a head without Gaussian noise", hyper)
+            raise invalid("hyper", "be 'evidence' for a head without Gaussian noise", hyper)
         return head.log_alpha.detach().double().exp(), factor.noise.detach().double()
     flat = constant_outputs(head, statistics)
     alpha, noise = maximise_evidence(at.values, at.along, shifted.square, shifted.count)
@@ -106,7 +106,7 @@ def constant_outputs(head: Head, statistics: Statistics) -> Tensor:
     flat = spread <= 1e-14 * statistics.square
     model = head.likelihood
     measured = isinstance(model.factor(), Gaussian) and not isinstance(model, GaussReg)
-    must(
+    require(
         not (measured and bool(flat.any())),
         "y",
         "differ from row to row",

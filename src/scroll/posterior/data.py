@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor
 
-from .._core.checks import finite, must, refusal, shaped, tensor
+from .._core.checks import finite, invalid, require, shaped, tensor
 from ..factors import Gaussian
 from ..heads.head import Head
 
@@ -62,13 +62,13 @@ def batches(features: Tensor | Batches, y: Tensor | None) -> Iterator[Batch]:
     """Yield (psi, y) or (psi, y, weight), from one tensor with its targets or from a loader."""
     if isinstance(features, Tensor):
         if y is None:
-            raise refusal("y", "be given with a tensor of features", None)
+            raise invalid("y", "be given with a tensor of features", None)
         yield features, y
         return
     if hasattr(features, "shape"):
         tensor("features", features)
-    must(y is None, "y", "be None when `features` gives pairs (psi, y)", type(y).__name__)
-    must(isinstance(features, Iterable), "features", "be a tensor or give pairs", repr(features))
+    require(y is None, "y", "be None when `features` gives pairs (psi, y)", type(y).__name__)
+    require(isinstance(features, Iterable), "features", "be a tensor or give pairs", repr(features))
     for batch in features:
         yield check_batch("features", batch)
 
@@ -81,7 +81,7 @@ def batches_forever(features: Tensor | Batches, y: Tensor | None) -> Iterator[Ba
             read = True
             if not is_empty(batch):
                 yield batch
-        must(
+        require(
             read,
             "features",
             "be readable more than once for a hybrid",
@@ -93,7 +93,7 @@ def batches_forever(features: Tensor | Batches, y: Tensor | None) -> Iterator[Ba
 def check_batch(name: str, batch: object) -> Batch:
     """Return `batch` as a tuple, which must be (psi, y) or (psi, y, weight)."""
     if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
-        raise refusal(name, "give pairs (psi, y)", type(batch).__name__)
+        raise invalid(name, "give pairs (psi, y)", type(batch).__name__)
     return tuple(batch)
 
 
@@ -114,7 +114,7 @@ def row_weights(head: Head, psi: Tensor, weight: Tensor | None = None) -> Tensor
     tensor("weight", weight)
     shaped(weight, psi.shape[:-1], "weight")
     finite("weight", weight)
-    must(bool((weight >= 0).all()), "weight", "be zero or positive", "negative ones")
+    require(bool((weight >= 0).all()), "weight", "be zero or positive", "negative ones")
     same = bool((weight == weight.reshape(-1, weight.shape[-1])[0]).all())
-    must(same, "weight", "be the same for every replicate", "weights that differ", "Refit each.")
+    require(same, "weight", "be the same for every replicate", "weights that differ", "Refit each.")
     return weight.to(head.log_alpha.device).double().unsqueeze(-2)

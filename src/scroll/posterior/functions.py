@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .._core.checks import must, tensor
+from .._core.checks import require, tensor
 
 
 class Functions(NamedTuple):
@@ -24,7 +24,7 @@ class Functions(NamedTuple):
         h = self.weight.shape[-1]
         tensor("psi", psi)
         fits = psi.dim() > 1 and psi.shape[-1] == h
-        must(fits, "psi", f"have shape (..., N, {h})", tuple(psi.shape), "Pass body(x), not x.")
+        require(fits, "psi", f"have shape (..., N, {h})", tuple(psi.shape), "Pass body(x), not x.")
         with torch.autocast(psi.device.type, enabled=False):
             f = self.weight @ psi.to(self.weight.dtype).mT + self.bias[..., None]
         return f.squeeze(-2) if f.shape[-2] == 1 else f.mT

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from .._core.checks import must, one_of, positive_int, refusal
+from .._core.checks import invalid, one_of, positive_int, require
 from .._core.linalg import diagonal
 from .._core.value import cast
 from ..beliefs.belief import Belief
@@ -263,10 +263,10 @@ def refit(
     check_refit(head, hyper)
     remedy = "These rows choose the S+ of a hybrid: pass hybrid=True."
     unused = validation is not None and not hybrid
-    must(not unused, "validation", "be None unless `hybrid` is True", "rows", remedy)
+    require(not unused, "validation", "be None unless `hybrid` is True", "rows", remedy)
     statistics = statistics_of(head, batches(features, y))
     remedy = "An iterator that was read before is empty: pass a loader or a list."
-    must(bool(statistics.count > 0), "features", "give at least one batch", "none", remedy)
+    require(bool(statistics.count > 0), "features", "give at least one batch", "none", remedy)
     found = bind(head, statistics, hyper)
     return found.add(features, y, validation=validation, **vars(settings)) if hybrid else found
 
@@ -276,8 +276,8 @@ def check_refit(head: object, hyper: str = "evidence") -> None:
     one_of("hyper", hyper, ("evidence", "head"))
     if not isinstance(head, Head):
         remedy = "Train a RegressionHead or another head on the features first."
-        raise refusal("head", "be a scroll head", type(head).__name__, remedy, TypeError)
-    must(
+        raise invalid("head", "be a scroll head", type(head).__name__, remedy, TypeError)
+    require(
         hyper == "evidence" or isinstance(head.likelihood.factor(), Gaussian),
         "hyper",
         "be 'evidence' for a likelihood that has no Gaussian noise",

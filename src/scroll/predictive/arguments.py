@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from .._core.checks import must, refusal, whole
+from .._core.checks import as_integer, invalid, require
 from .._core.linalg import standard_normal
 
 Levels = float | Sequence[float] | Tensor
@@ -24,7 +24,7 @@ def as_tensor(name: str, x: object) -> Tensor:
         return torch.as_tensor(_native(np.asarray(x)))  # lists by numpy: float64 keeps their digits
     except (TypeError, ValueError, RuntimeError) as error:
         got = f"a {type(x).__name__} of {getattr(x, 'dtype', 'other things')}"
-        raise refusal(name, "hold numbers", got, error=TypeError) from error
+        raise invalid(name, "hold numbers", got, error=TypeError) from error
 
 
 def _native(array: NDArray[np.generic]) -> NDArray[np.generic]:
@@ -43,7 +43,7 @@ def rows(y: object, like: Tensor) -> Tensor:
     if y.dim() and y.shape[-like.dim() :] != like.shape:
         want = f"have the shape {tuple(like.shape)} of the predictive"
         remedy = "Use y.squeeze(-1)." if y.shape[-1] == 1 else ""
-        raise refusal("y", want, tuple(y.shape), remedy)
+        raise invalid("y", want, tuple(y.shape), remedy)
     return y
 
 
@@ -52,9 +52,9 @@ def quantile(icdf: Callable[[Tensor], Tensor], q: Levels, like: Tensor) -> Tenso
     try:
         levels = as_tensor("q", q).to(like)
     except TypeError as error:
-        raise refusal("q", "be a level, or a list of levels", repr(q), error=TypeError) from error
-    must(levels.dim() < 2 and levels.numel(), "q", "be a level, or a list of levels", q)
-    must(
+        raise invalid("q", "be a level, or a list of levels", repr(q), error=TypeError) from error
+    require(levels.dim() < 2 and levels.numel(), "q", "be a level, or a list of levels", q)
+    require(
         bool(((levels > 0) & (levels < 1)).all()),
         "q",
         "lie strictly between 0 and 1",
@@ -68,15 +68,15 @@ def quantile(icdf: Callable[[Tensor], Tensor], q: Levels, like: Tensor) -> Tenso
 
 def interval(quantile: Callable[[float], Tensor], coverage: float) -> tuple[Tensor, Tensor]:
     """Return the two quantiles that enclose the central `coverage`."""
-    must(0 < coverage < 1, "coverage", "lie strictly between 0 and 1", coverage, "90 % is 0.9.")
+    require(0 < coverage < 1, "coverage", "lie strictly between 0 and 1", coverage, "90 % is 0.9.")
     return quantile((1 - coverage) / 2), quantile((1 + coverage) / 2)
 
 
 def n_draws(n: int) -> int:
     """Return `n`, a number of draws: an integer, zero or more."""
-    found = whole(n, 0)
+    found = as_integer(n, 0)
     if found is None:
-        raise refusal("n", "be an integer, zero or more", repr(n))
+        raise invalid("n", "be an integer, zero or more", repr(n))
     return found
 
 

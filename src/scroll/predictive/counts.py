@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor
 
-from .._core.checks import counts, must
+from .._core.checks import counts, require
 from .._core.value import cast, map_tensors, value
 from ..factors import Moments, NegativeBinomial, Poisson
 from .arguments import randn, rows
@@ -153,7 +153,7 @@ class CountMixture(Numeric):
         mean = exact.mean
         level = rows(q, mean).expand_as(mean)
         below = bool((level < 1 - 1e-12).all())
-        must(below, "q", "be below 1: counts have no greatest", level.max().item())
+        require(below, "q", "be below 1: counts have no greatest", level.max().item())
         found = search(exact.cdf, mean, exact.stddev, level)
         return found.to(self.parts[0].latent_mean.dtype)
 

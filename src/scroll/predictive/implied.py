@@ -4,7 +4,7 @@ from typing import ClassVar, NoReturn
 
 from torch import Generator, Tensor
 
-from .._core.checks import refusal
+from .._core.checks import invalid
 from .._core.value import value
 from ..factors.factor import Factor, Moments
 from .arguments import randn, rows
@@ -40,7 +40,7 @@ class Implied:
     def mixture(self) -> NoReturn:
         """Refuse: a mixture needs more than a density."""
         want = "be one that an ensemble can mix"
-        raise refusal("likelihood", want, "Implied", error=TypeError)
+        raise invalid("likelihood", want, "Implied", error=TypeError)
 
     def __repr__(self) -> str:
         factor, std = f"factor {type(self.factor).__name__}", self.latent_var.sqrt()

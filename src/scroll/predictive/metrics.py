@@ -7,7 +7,7 @@ Rows are the last axis, (..., N), and every score is a mean over them, (...). Of
 import torch
 from torch import Generator, Tensor
 
-from .._core.checks import labels, must, positive_int
+from .._core.checks import labels, positive_int, require
 from .labels import Ordered
 from .protocol import Distribution, Labels, Numeric, Predictive
 
@@ -124,7 +124,7 @@ def step(predictive: Numeric, y: Tensor) -> tuple[Tensor, Tensor]:
 def _require(predictive: Predictive, operation: str, want: str) -> None:
     """Refuse a predictive without an operation."""
     got, remedy = type(predictive).__name__, "Use real numbers, counts or ordered labels."
-    must(hasattr(predictive, operation), "predictive", want, got, remedy, TypeError)
+    require(hasattr(predictive, operation), "predictive", want, got, remedy, TypeError)
 
 
 def _confidence(predictive: Labels, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -149,5 +149,7 @@ def _labelled(predictive: Labels, y: Tensor) -> tuple[Tensor, Tensor]:
 def _rows(predictive: Distribution, y: Tensor) -> Tensor:
     """Return y, which has the shape of the predictive."""
     shape = predictive.mean.shape
-    must(y.shape == shape, "y", f"have the shape {tuple(shape)} of the predictive", tuple(y.shape))
+    require(
+        y.shape == shape, "y", f"have the shape {tuple(shape)} of the predictive", tuple(y.shape)
+    )
     return y

@@ -13,7 +13,7 @@ from typing import SupportsFloat, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.checks import quoted, refusal
+from .._core.checks import invalid, short_repr
 
 Counts = NDArray[np.intp]
 
@@ -125,7 +125,7 @@ def numbers(
         got = example(cells, index, cells.unreadable, first)
         got += f" and {n_unreadable - 1} more" if n_unreadable > 1 else ""
         remedy = "Training saw numbers there: correct such cells, or leave them empty."
-        raise refusal("X", f"hold numbers in column {label}", got, remedy)
+        raise invalid("X", f"hold numbers in column {label}", got, remedy)
     return np.append(cells.numbers, nan)[index], remarks(cells, index, label, first)
 
 
@@ -162,13 +162,13 @@ def quantities(cells: Cells, counts: Counts) -> str:
     many = cells.measured or len(strange) > CODES
     if not many or 2 * alike < counts.sum() or not cells.unreadable:
         return ""
-    return quoted(cells.values[(strange or cells.unreadable)[0]])
+    return short_repr(cells.values[(strange or cells.unreadable)[0]])
 
 
 def example(cells: Cells, index: NDArray[np.intp], which: Sequence[int], first: int = 0) -> str:
     """Return the first cell that holds one of some values, and its row, in words."""
     row = int(np.isin(index, which).argmax())
-    return f"{quoted(cells.values[index[row]])} in row {row + first}"
+    return f"{short_repr(cells.values[index[row]])} in row {row + first}"
 
 
 def _number(value: object) -> float | None:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
-from .._core.checks import listed, must, quoted, refusal
+from .._core.checks import comma_list, invalid, require, short_repr
 from .categories import Category, matcher
 from .cells import Cells, deliberate, numbers, numeric, quantities, read
 from .frames import (
@@ -161,20 +161,20 @@ class TableSchema:
         absent, extra = [n for n in known if n not in at], [n for n in names if n not in known]
         if absent or extra:
             got = " and ".join(
-                f"{which} {listed(some)}"
+                f"{which} {comma_list(some)}"
                 for which, some in (("none called", absent), ("unknown", extra))
                 if some
             )
             remedy = "Add or rename the first." if absent else ""
             remedy += " Drop the unknown ones." if extra else ""
-            raise refusal("X", "have the columns of training", got, remedy.strip())
+            raise invalid("X", "have the columns of training", got, remedy.strip())
         return [at[n] for n in known]
 
     def _finite(self, codes: Array) -> Array:
         infinite = np.isinf(codes)
         if infinite.any():
             j = int(infinite.any(0).argmax())
-            raise refusal(
+            raise invalid(
                 "X",
                 "be finite",
                 f"infinity in column {_label(j, self.columns[j].name)}",
@@ -187,7 +187,7 @@ def _filled(shape: tuple[int, ...]) -> None:
     """Require rows and columns, in the words that scikit-learn's checks expect."""
     for n, what, kind in zip(shape, ("rows", "columns"), ("sample", "feature"), strict=True):
         got = f"0 {kind}(s) (shape={tuple(shape)}) while a minimum of 1 is required"
-        must(n, "X", f"have {what}", got)
+        require(n, "X", f"have {what}", got)
 
 
 def _describe(
@@ -227,9 +227,9 @@ def _kept(found: list[object], counts: Array, label: str) -> list[int]:
         frequent = frequent[counts[frequent] > 1]
     for value in (found[i] for i in frequent):
         number = isinstance(value, int | float) and abs(value) < float("inf")
-        got = f"{quoted(value)} in column {label}"
+        got = f"{short_repr(value)} in column {label}"
         want, remedy = "hold finite numbers, booleans or text", "Convert it to numbers or text."
-        must(number or isinstance(value, str), "X", want, got, remedy, TypeError)
+        require(number or isinstance(value, str), "X", want, got, remedy, TypeError)
     return frequent.tolist()
 
 
@@ -244,8 +244,8 @@ def _doubts(cells: Cells, counts: Array, kept: list[int], label: str) -> list[st
     if not kept:
         return [
             f"Nothing is learned from column {label}: it holds {len(cells.values)} different "
-            f"texts, such as {quoted(cells.values[0])}, none of them twice. Drop it, or convert "
-            "it to numbers (dates to days since a date)."
+            f"texts, such as {short_repr(cells.values[0])}, none of them twice. Drop it, or "
+            "convert it to numbers (dates to days since a date)."
         ]
     return []
 
@@ -275,10 +275,10 @@ def _note_unseen(
         return
     many = f"Most rows of column {label} ({n_unseen} of {present}) hold"
     some = f"{n_unseen} of {present} rows of column {label} hold"
-    known = f", such as {quoted(column.categories[0])}" if column.categories else ""
+    known = f", such as {short_repr(column.categories[0])}" if column.categories else ""
     remarks.unseen.append(
         f"{many if 2 * n_unseen > present else some} categories that training never saw, such as "
-        f"{listed(unseen, 3)}: they are encoded as none of the known ones{known}. Check their "
+        f"{comma_list(unseen, 3)}: they are encoded as none of the known ones{known}. Check their "
         "spelling, or fit on rows that hold them."
     )
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias, TypeGuard
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .._core.checks import listed, must, quoted, refusal
+from .._core.checks import comma_list, invalid, require, short_repr
 from .cells import read
 
 Array: TypeAlias = NDArray[Any]
@@ -124,7 +124,7 @@ def frame_of(X: TableLike) -> Frame | None:
         declared = [str(values.dtype) == "category" for values in columns]
         return Frame(_checked(X.columns), columns, declared, len(X))
     if hasattr(X, "collect_schema") and not hasattr(X, "get_column"):
-        raise refusal("X", "be a frame in memory", "a lazy one", "Use X.collect().", TypeError)
+        raise invalid("X", "be a frame in memory", "a lazy one", "Use X.collect().", TypeError)
     if _is_polars(X):
         arrays = [X.get_column(name).to_numpy() for name in X.columns]
         return Frame(_checked(X.columns), arrays, [False] * len(arrays), X.height)
@@ -149,7 +149,7 @@ def _arrow(X: TableLike) -> _Arrow:
     except ImportError as missing:
         remedy = "Install it with pip install 'scroll-torch[arrow]', or use X.to_pandas()."
         want = f"be installed for a frame of type {type(X).__name__}"
-        raise refusal("pyarrow", want, "none", remedy, ImportError) from missing
+        raise invalid("pyarrow", want, "none", remedy, ImportError) from missing
     if isinstance(X, pyarrow.Table):
         table: _Arrow = X
     elif hasattr(X, "__arrow_c_stream__"):
@@ -173,10 +173,10 @@ def as_array(X: TableLike, dtype: DTypeLike | None = None) -> Array:
     """Return `X` as an array (N, D)."""
     remedy = "Use X.toarray()."
     sparse = hasattr(X, "toarray") and not isinstance(X, np.ndarray)
-    must(not sparse, "X", "be dense", "a sparse matrix", remedy, TypeError)
+    require(not sparse, "X", "be dense", "a sparse matrix", remedy, TypeError)
     x = np.asarray(X, dtype)
     remedy = "Reshape your data with X.reshape(-1, 1) for one column or X.reshape(1, -1) for a row."
-    must(x.ndim == 2, "X", "have two axes, rows and columns", f"shape {x.shape}", remedy)
+    require(x.ndim == 2, "X", "have two axes, rows and columns", f"shape {x.shape}", remedy)
     return x
 
 
@@ -185,20 +185,20 @@ def as_floats(x: Array) -> Array:
     if x.dtype in (np.float32, np.float64):
         return x
     if x.dtype.kind == "c":
-        raise refusal("X", "hold real numbers", "complex ones", "Complex data not supported.")
+        raise invalid("X", "hold real numbers", "complex ones", "Complex data not supported.")
     remedy = "Convert dates to numbers first; text needs a data frame, to be read as categories."
-    must(x.dtype.kind in "biufOUST", "X", "hold numbers", x.dtype, remedy, TypeError)
+    require(x.dtype.kind in "biufOUST", "X", "hold numbers", x.dtype, remedy, TypeError)
     try:
         return x.astype(np.float64)
     except (TypeError, OverflowError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise refusal("X", "hold numbers", f"others ({error})", remedy, kind) from error
+        raise invalid("X", "hold numbers", f"others ({error})", remedy, kind) from error
     except ValueError as error:
         cells = read(x.ravel().tolist())
         first = min((*cells.unreadable, *cells.marks, *cells.grouped), default=0)
         row, column = divmod(first, x.shape[1])
-        got = f"{quoted(cells.values[first])} in row {row}, column {column}"
-        raise refusal("X", "hold numbers", got, remedy) from error
+        got = f"{short_repr(cells.values[first])} in row {row}, column {column}"
+        raise invalid("X", "hold numbers", got, remedy) from error
 
 
 def holds_text(X: TableLike) -> bool:
@@ -225,9 +225,11 @@ def _checked(given: Sequence[object]) -> list[str] | list[None]:
     remedy = "Convert them with X.columns = X.columns.astype(str)."
     alike = len(names) in (0, len(given))
     want = "have text for all column names or for none"
-    must(alike, "X", want, list(given), remedy, TypeError)
+    require(alike, "X", want, list(given), remedy, TypeError)
     repeated = duplicates(names)
-    must(not repeated, "X", "have distinct column names", f"{listed(repeated)} more than once")
+    require(
+        not repeated, "X", "have distinct column names", f"{comma_list(repeated)} more than once"
+    )
     return names or [None] * len(given)
 
 
@@ -243,7 +245,7 @@ def kind_of(values: Values, label: str) -> str:
         remedy = "Convert it to numbers, such as days since a date."
         remedy = "Complex data not supported." if kind == "c" else remedy
         got = f"{values.dtype} in column {label}"
-        raise refusal("X", "hold numbers, booleans or text", got, remedy, TypeError)
+        raise invalid("X", "hold numbers, booleans or text", got, remedy, TypeError)
     return kind
 
 
@@ -269,7 +271,7 @@ def factorize(values: Values, label: str) -> tuple[NDArray[np.intp], list[object
         return np.array(seen, np.intp), list(at)
     except TypeError as error:
         what = f"hold numbers, booleans or text in column {label}"
-        raise refusal("X", what, f"others ({error})", error=TypeError) from error
+        raise invalid("X", what, f"others ({error})", error=TypeError) from error
 
 
 def missing(value: object) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .._core.checks import listed, must
+from .._core.checks import comma_list, require
 
 
 def class_indices(
@@ -34,6 +34,6 @@ def class_indices(
     distinct, index = np.unique(labels, return_inverse=True)
     found = [known.get(label, written.get(str(label), -1)) for label in distinct.tolist()]
     unknown = [label for label, k in zip(distinct.tolist(), found, strict=True) if k < 0]
-    want = f"hold the classes of training, {listed(classes, 10)}"
-    must(not unknown, name, want, f"{listed(unknown)}{where}")
+    want = f"hold the classes of training, {comma_list(classes, 10)}"
+    require(not unknown, name, want, f"{comma_list(unknown)}{where}")
     return np.array(found, np.int64)[index]

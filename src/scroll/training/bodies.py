@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import silu
 
-from .._core.checks import axes, must, one_of, positive_int
+from .._core.checks import axes, one_of, positive_int, require
 from .._core.counter_rng import bits, kept
 from .._core.linalg import standardised
 from .._core.local_rng import Draws
@@ -46,7 +46,7 @@ class MLP(nn.Module):
         each = (architecture,) if isinstance(architecture, str) else tuple(architecture)
         for name in each:
             one_of("architecture", name, ARCHITECTURES)
-        must(
+        require(
             isinstance(architecture, str) or replicates[-1:] == (len(each),),
             "architecture",
             "be one name, or one name per replicate",
@@ -92,7 +92,7 @@ class Dropout(nn.Module):
 
     def __init__(self, p: float, replicates: tuple[int, ...] = ()):
         super().__init__()
-        must(0 <= p < 1, "p", "lie in [0, 1)", p)
+        require(0 <= p < 1, "p", "lie in [0, 1)", p)
         self.p, self.replicates = p, axes(replicates)
         self.register_buffer("seeds", torch.zeros(replicates, dtype=torch.long))
         self.register_buffer("calls", torch.zeros(replicates, dtype=torch.long))
@@ -146,7 +146,7 @@ class Tabular(nn.Module):
         sizes_given = {"plain": plain, "width": width, "depth": depth, "waves": waves, "size": size}
         for name, number in sizes_given.items():
             positive_int(name, number)
-        must(0 <= ranked <= plain, "ranked", f"lie between 0 and plain = {plain}", ranked)
+        require(0 <= ranked <= plain, "ranked", f"lie between 0 and plain = {plain}", ranked)
         self.wavy = wavy and ranked > 0
         self.plain, self.ranked, self.features = plain, ranked, width
         self.replicates = axes(replicates)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .._core.checks import must, unchecked
+from .._core.checks import require, unchecked
 from .batches import Feed, Rows
 from .graph import captured
 from .network import Network, Score, fill, held_out_nll, take
@@ -130,7 +130,7 @@ def _start(
     score: Score,
 ) -> "TrainingState":
     """Return the state before the first step."""
-    must(
+    require(
         settings.batch is None or network.trainable.batches,
         "batch",
         "be None for a method whose belief is bound to all rows",

@@ -16,7 +16,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from scroll._core.checks import must, one_of, refusal
+from scroll._core.checks import invalid, one_of, require
 
 from . import files, sources
 from .downloads import california, openml, uci
@@ -143,7 +143,7 @@ def _downloaded(spec: DataSet, places: list[Path]) -> Array:
         want = f"lie in {' or '.join(map(str, places))}, or come from {spec.at}"
         got = f"no such file, and from there {type(error).__name__}: {error}".rstrip(".")
         remedy = "Go online, or set SCROLL_DATA to a folder that holds it."
-        raise refusal(spec.file, want, got, remedy, FileNotFoundError) from None
+        raise invalid(spec.file, want, got, remedy, FileNotFoundError) from None
 
 
 def searched(folder: str | Path | None = None) -> list[Path]:
@@ -161,11 +161,11 @@ def at_hand(name: str, folder: str | Path | None = None) -> bool:
 def _verified(name: str, rows: Array, remedy: str) -> Data:
     spec = SETS[name]
     shape = (spec.rows, spec.features + 1)
-    must(rows.shape == shape, spec.file, f"have shape {shape}, target last", rows.shape, remedy)
+    require(rows.shape == shape, spec.file, f"have shape {shape}, target last", rows.shape, remedy)
     bad = int((~np.isfinite(rows)).sum())
-    must(not bad, spec.file, "be finite", f"{bad} NaN or infinite values", remedy)
+    require(not bad, spec.file, "be finite", f"{bad} NaN or infinite values", remedy)
     got = spec.checksum and checksum(rows)
-    must(got == spec.checksum, spec.file, f"have checksum {spec.checksum}", got, remedy)
+    require(got == spec.checksum, spec.file, f"have checksum {spec.checksum}", got, remedy)
     columns = tuple(spec.columns.split(","))
     y = rows[:, -1].copy()
     if spec.levels:

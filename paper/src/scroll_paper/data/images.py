@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from scroll._core.checks import must
+from scroll._core.checks import require
 
 from .encoders import pixels
 from .npz import Array, arrays
@@ -38,7 +38,7 @@ def cifar(places: Sequence[Path]) -> tuple[Pictures, Pictures]:
         located(source, places), names, "be complete, with its training part", remedy
     )
     got, right = (x.shape, y.shape), ((50_000, 32, 32, 3), (50_000,))
-    must(got == right, source.file, f"hold x_train and y_train of shapes {right}", got, remedy)
+    require(got == right, source.file, f"hold x_train and y_train of shapes {right}", got, remedy)
     return _pictures(x, y), _pictures(*test)
 
 

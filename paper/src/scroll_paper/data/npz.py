@@ -7,7 +7,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from scroll._core.checks import refusal
+from scroll._core.checks import invalid
 
 Array: TypeAlias = NDArray[Any]  # of any type
 
@@ -26,4 +26,4 @@ def arrays(path: Path, names: tuple[str, ...], want: str, remedy: str) -> list[A
             return [file[name] for name in names]
     except (OSError, ValueError, LookupError, EOFError, BadZipFile) as error:
         got = f"{type(error).__name__}: {error}".rstrip(".")
-        raise refusal(str(path), want, got, remedy) from None
+        raise invalid(str(path), want, got, remedy) from None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from scroll._core.checks import listed, must
+from scroll._core.checks import comma_list, require
 
 from .datasets import SETS, DataSet
 from .files import checksum
@@ -50,10 +50,10 @@ class OwnFile:
         from scroll.cli.table_files import read
 
         frame: pd.DataFrame = read(self.path)
-        has = f"none; it has {listed(frame, 30)}"
-        must(self.target in frame, str(self.path), f"have the column {self.target!r}", has)
-        must(frame.shape[1] > 1, str(self.path), "have columns beside the target", "none")
-        must(
+        has = f"none; it has {comma_list(frame, 30)}"
+        require(self.target in frame, str(self.path), f"have the column {self.target!r}", has)
+        require(frame.shape[1] > 1, str(self.path), "have columns beside the target", "none")
+        require(
             len(frame) >= FEWEST_ROWS,
             str(self.path),
             f"hold at least {FEWEST_ROWS} rows, which are split 60/20/20",
@@ -71,7 +71,7 @@ class OwnFile:
             return
         text = column.astype(str).to_numpy()
         levels = np.unique(text)
-        must(
+        require(
             len(levels) <= MOST_LEVELS,
             str(self.path),
             f"have at most {MOST_LEVELS} different texts in {name!r}",
@@ -86,14 +86,14 @@ class OwnFile:
         if self.labels:
             levels, codes = np.unique(column.to_numpy(), return_inverse=True)
             want = f"have 2 to {MOST_LEVELS} classes in {self.target!r}"
-            got = f"{len(levels)}: {listed(levels.tolist())}"
-            must(2 <= len(levels) <= MOST_LEVELS, str(self.path), want, got)
+            got = f"{len(levels)}: {comma_list(levels.tolist())}"
+            require(2 <= len(levels) <= MOST_LEVELS, str(self.path), want, got)
             return codes.reshape(-1).astype(np.float64)
-        must(
+        require(
             column.dtype.kind in "biuf",
             str(self.path),
             f"have numbers in {self.target!r}",
-            listed(column.unique().tolist()),
+            comma_list(column.unique().tolist()),
             "Labels go with the experiments of classification.",
         )
         return column.to_numpy(np.float64)
@@ -101,10 +101,10 @@ class OwnFile:
     def _complete(self, column: "pd.Series", name: str) -> None:
         """Refuse missing and infinite values."""
         gaps = int(column.isna().sum())
-        must(not gaps, str(self.path), f"have no missing values in {name!r}", gaps, REMEDY)
+        require(not gaps, str(self.path), f"have no missing values in {name!r}", gaps, REMEDY)
         if column.dtype.kind == "f":
             bad = int((~np.isfinite(column.to_numpy())).sum())
-            must(not bad, str(self.path), f"be finite in {name!r}", f"{bad} infinite values")
+            require(not bad, str(self.path), f"be finite in {name!r}", f"{bad} infinite values")
 
 
 def is_own(word: str) -> bool:
@@ -123,7 +123,7 @@ def add(word: str, labels: bool) -> str:
         labels: whether the target holds labels.
     """
     path, _, target = word.rpartition(":")
-    must(target, word, "name the target after a colon", "nothing", "Write mine.csv:price.")
+    require(target, word, "name the target after a colon", "nothing", "Write mine.csv:price.")
     own = OwnFile(Path(path).expanduser().resolve(), target, labels)
     columns = own.columns()
     rows = np.column_stack([*columns.values()])

@@ -18,7 +18,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from scroll._core.checks import must, refusal
+from scroll._core.checks import invalid, require
 
 from .embeddings import Features, digest, embed, file_of, read
 from .encoders import ENCODERS, Items
@@ -93,7 +93,7 @@ def located(source: Source, places: Sequence[Path], instead: str = "") -> Path:
     if not found:
         want = f"lie in {' or '.join(map(str, places))}{instead}"
         remedy = f"{source.at} has it; set SCROLL_DATA to the folders that hold such files."
-        raise refusal(source.file, want, "no such file", remedy, FileNotFoundError)
+        raise invalid(source.file, want, "no such file", remedy, FileNotFoundError)
     return found[0]
 
 
@@ -104,10 +104,10 @@ def opened(path: Path, source: Source) -> Raw:
         items, y = source.open(path)
     except (OSError, ValueError, LookupError, EOFError, BadZipFile) as error:
         got = f"{path}: {type(error).__name__}: {error}".rstrip(".")
-        raise refusal(source.file, "be complete", got, remedy) from None
-    must(len(items) == source.rows, source.file, f"hold {source.rows} rows", len(items), remedy)
+        raise invalid(source.file, "be complete", got, remedy) from None
+    require(len(items) == source.rows, source.file, f"hold {source.rows} rows", len(items), remedy)
     got = digest(items, y)
-    must(got == source.content, source.file, f"have checksum {source.content}", got, remedy)
+    require(got == source.content, source.file, f"have checksum {source.content}", got, remedy)
     return items, y
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from scroll._core.checks import must, one_of
+from scroll._core.checks import one_of, require
 
 from ..data.datasets import searched
 from ..data.encoders import lite0
@@ -59,7 +59,7 @@ class EndToEnd:
         units = self.units(request.methods, request.seeds)
         if not request.tables:
             where = request.torch_device()
-            must(
+            require(
                 where.type == "cuda",
                 "device",
                 "be cuda for networks of this size",

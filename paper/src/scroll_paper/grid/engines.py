@@ -14,7 +14,7 @@ from importlib import import_module
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
-from scroll._core.checks import one_of, refusal
+from scroll._core.checks import invalid, one_of
 
 TRIES = 3  # in a row without any result
 WAIT = 30  # seconds, for a cluster to answer and for its first worker
@@ -54,17 +54,17 @@ def engine(text: str) -> Engine:
     )
     if kind == "local":
         if address:
-            raise refusal("--engine", "have no address for this machine", repr(text))
+            raise invalid("--engine", "have no address for this machine", repr(text))
         return Engine(kind, "")
     known = not address or address in ("auto", "local") or re.fullmatch(ADDRESS, address)
     if not known:
         like = "dask:tcp://HOST:8786" if kind == "dask" else "ray:HOST:6379"
-        raise refusal("--engine", f"read like {like}", repr(text))
+        raise invalid("--engine", f"read like {like}", repr(text))
     package = "distributed" if kind == "dask" else kind
     try:
         import_module(package)
     except ImportError:
-        raise refusal(
+        raise invalid(
             "--engine",
             "be one whose package is installed",
             f"{kind!r} without {package}",
@@ -75,7 +75,7 @@ def engine(text: str) -> Engine:
         address = address or import_module("dask.config").get("scheduler-address", None) or ""
         if not address:
             remedy = "Use dask:tcp://HOST:8786, or set DASK_SCHEDULER_ADDRESS; local needs none."
-            raise refusal("--engine", "name a cluster", repr(text), remedy)
+            raise invalid("--engine", "name a cluster", repr(text), remedy)
     return Engine(kind, address)
 
 
@@ -177,7 +177,7 @@ def _dask(address: str) -> Iterator[None]:
             client.wait_for_workers(1, timeout=WAIT)
         except TimeoutError:
             remedy = f"Start one with: dask worker {address} --nthreads 1"
-            raise refusal("--engine", "have workers", f"none at {address}", remedy) from None
+            raise invalid("--engine", "have workers", f"none at {address}", remedy) from None
         with parallel_config(backend="dask", client=client, n_jobs=-1) as config:
             _away(config["backend"])
             yield
@@ -226,7 +226,7 @@ def _away(backend: Any) -> Any:
 
 def _silent(kind: str, address: str, error: Exception) -> Exception:
     told, remedy = _short(error).rstrip("."), "Start the cluster, or correct the address."
-    return refusal("--engine", f"reach a {kind} cluster at {address}", told, remedy, OSError)
+    return invalid("--engine", f"reach a {kind} cluster at {address}", told, remedy, OSError)
 
 
 def _short(error: Exception) -> str:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 
-from scroll._core.checks import must, one_of
+from scroll._core.checks import one_of, require
 from scroll.training.bodies import ARCHITECTURES
 
 from ..data import datasets, own
@@ -101,7 +101,7 @@ class GridExperiment:
         for name, given in (
             ("sets", request.sets), ("methods", request.methods), ("seeds", request.seeds),
         ):  # fmt: skip
-            must(given is None or len(given) > 0, name, "name at least one", "none")
+            require(given is None or len(given) > 0, name, "name at least one", "none")
         for method in request.methods or ():
             one_of("methods", method, self.methods())
         few = tuple(m for m in QUICK_METHODS if m in self.methods()) or None
@@ -127,7 +127,7 @@ class GridExperiment:
         remedy = "" if self.only else "A file of your own reads mine.csv:target."
         one_of("sets", word, self.only or SETS, remedy)
         kinds = ("numbers", "labels")
-        must(
+        require(
             bool(SETS[word].classes) == self.labels,
             "sets",
             f"have {kinds[self.labels]} to predict",
@@ -146,9 +146,9 @@ class GridExperiment:
     def _train(self, request: Request, scope: Scope, screen: Screen) -> None:
         cluster, where = engine(request.engine), request.torch_device()
         data, workers = request.data, request.workers
-        must(data is None or data.is_dir(), "data", "be a folder", data, error=FileNotFoundError)
-        must(workers >= 0, "workers", "be zero or more", workers)
-        must(
+        require(data is None or data.is_dir(), "data", "be a folder", data, error=FileNotFoundError)
+        require(workers >= 0, "workers", "be zero or more", workers)
+        require(
             cluster.local or not workers,
             "workers",
             f"be left out with --engine {request.engine}",

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from scroll._core.checks import must, one_of
+from scroll._core.checks import one_of, require
 
 from ..data.sources import Say
 from . import records
@@ -68,7 +68,7 @@ class Request:
         """Return the device that is asked for, or the best there is; it must be there."""
         where = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
         one_of("device", where, ("cpu", "cuda"))
-        must(
+        require(
             where == "cpu" or torch.cuda.is_available(),
             "device",
             "be one that is there",
@@ -81,7 +81,7 @@ class Request:
         """Raise ValueError if an option was given that the experiment `name` does not take."""
         for field in fields(self):
             given = getattr(self, field.name)
-            must(
+            require(
                 field.name in options or given == field.default,
                 f"--{field.name}",
                 f"be left out for {name!r}, which has no such option",

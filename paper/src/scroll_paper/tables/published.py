@@ -9,7 +9,7 @@ from importlib.resources import files
 from itertools import accumulate
 from typing import NamedTuple
 
-from scroll._core.checks import one_of, refusal
+from scroll._core.checks import invalid, one_of
 
 from .table import Cell, Cells, Label, Table, path
 
@@ -142,7 +142,7 @@ def _difference(ours: Cell, paper: Cell, tolerance: float) -> Cell:
 def _cell(printed: str) -> Cell:
     """Return a number as printed: "+0.191*", "2.072 ± 0.13"."""
     if (found := _NUMBER.fullmatch(printed)) is None:
-        raise refusal("printed", "be a number", repr(printed))
+        raise invalid("printed", "be a number", repr(printed))
     plus, number, places, star, se = found.groups(default="")
     value, error = float(number), float(se) if se else None
     return Cell(value, error, digits=len(places), signed=bool(plus), star=bool(star))

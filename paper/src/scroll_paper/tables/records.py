@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from scroll._core.checks import must, refusal
+from scroll._core.checks import invalid, require
 
 Record = dict[str, Any]
 
@@ -52,7 +52,7 @@ def done(records: Iterable[Mapping[str, object]]) -> set[str]:
 def append(path: str | Path, records: Iterable[Mapping[str, object]]) -> None:
     """Append `records` to a file: all of them or, if that fails, none."""
     path = Path(path)
-    must(path.suffix == ".jsonl", "path", "end in .jsonl, or it would not be found again", path)
+    require(path.suffix == ".jsonl", "path", "end in .jsonl, or it would not be found again", path)
     lines = "".join(map(_line, records)).encode()
     if not lines:
         return
@@ -62,14 +62,14 @@ def append(path: str | Path, records: Iterable[Mapping[str, object]]) -> None:
         file = os.open(path, flags, 0o666)
     except OSError as error:
         remedy = "Make it and its folder writable, or choose another folder."
-        raise refusal(str(path), "be writable", error.strerror, remedy, type(error)) from error
+        raise invalid(str(path), "be writable", error.strerror, remedy, type(error)) from error
     try:
         with WRITING, _alone(file):
             _write(file, lines)
     except OSError as error:
         want = f"take {len(lines)} more bytes"
         remedy = "Nothing was added and nothing was lost: free some space and run again."
-        raise refusal(str(path), want, error.strerror or error, remedy, OSError) from error
+        raise invalid(str(path), want, error.strerror or error, remedy, OSError) from error
     finally:
         os.close(file)
 
@@ -132,10 +132,10 @@ def merge(sources: Iterable[str | Path], folder: str | Path) -> int:
     have = done(load(folder).records)
     new: dict[Path, list[Record]] = {}
     for source in sources:
-        must(Path(source).exists(), "sources", "exist", source, error=FileNotFoundError)
+        require(Path(source).exists(), "sources", "exist", source, error=FileNotFoundError)
         for record in load(source).records:
             fit = record["fit"]
-            must("set" in fit, "sources", 'name the "set" of each fit', f"{fit} in {source}")
+            require("set" in fit, "sources", 'name the "set" of each fit', f"{fit} in {source}")
             if (name := key(record)) not in have:
                 have.add(name)
                 new.setdefault(file_of(folder, fit["set"]), []).append(record)
@@ -150,8 +150,8 @@ def writable(folder: str | Path) -> None:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         why = error.strerror or str(error)
-        raise refusal(str(folder), "be a folder to write to", why, error=type(error)) from None
-    must(
+        raise invalid(str(folder), "be a folder to write to", why, error=type(error)) from None
+    require(
         os.access(folder, os.W_OK),
         str(folder),
         "be writable",
@@ -169,22 +169,22 @@ def file_of(folder: str | Path, name: str) -> Path:
 def _atom(name: str, value: object) -> object:
     """Return a value of a fit; equal numbers have one spelling."""
     if isinstance(value, float):
-        must(math.isfinite(value), f"fit[{name!r}]", "be finite", value)
+        require(math.isfinite(value), f"fit[{name!r}]", "be finite", value)
         return int(value) if value.is_integer() else float(value)
     if value is None or isinstance(value, str | int):
         return value
-    raise refusal(f"fit[{name!r}]", "be text, a number, a bool or None", type(value).__name__)
+    raise invalid(f"fit[{name!r}]", "be text, a number, a bool or None", type(value).__name__)
 
 
 def _line(record: Mapping[str, object]) -> str:
     """Return a record as one line."""
-    must(isinstance(record.get("fit"), Mapping), "records", 'each hold a dict "fit"', record)
+    require(isinstance(record.get("fit"), Mapping), "records", 'each hold a dict "fit"', record)
     key(record)  # refuses here what load would refuse
     try:
         return json.dumps(_spelled(record), allow_nan=False) + "\n"
     except TypeError as error:
         remedy = "Convert tensors with .item() or .tolist()."
-        raise refusal("records", "hold plain values", error, remedy, TypeError) from error
+        raise invalid("records", "hold plain values", error, remedy, TypeError) from error
 
 
 def _spelled(value: object) -> object:

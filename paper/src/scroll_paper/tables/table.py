@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from scroll._core.checks import must, one_of
+from scroll._core.checks import one_of, require
 
 from .significance import Values, marks
 
@@ -119,7 +119,7 @@ def table(
         note: below the table.
     """
     labels = [path(label) for block in blocks for label in block.rows]
-    must(len(set(labels)) == len(labels), "blocks", "name each row once", labels)
+    require(len(set(labels)) == len(labels), "blocks", "name each row once", labels)
     cells: list[dict[Label, dict[str, Cell]]] = [{k: {} for k in b.rows} for b in blocks]
     for column in columns:
         ranks, places = ({}, 0)

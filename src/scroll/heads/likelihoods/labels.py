@@ -5,7 +5,7 @@ from torch import Size, Tensor, nn
 from torch.nn.functional import softplus
 from torch.special import log_ndtr, ndtri
 
-from ..._core.checks import axes, labels, must, one_of, positive
+from ..._core.checks import axes, labels, one_of, positive, require
 from ...factors import BernoulliLogit, Gaussian, Ordinal, Probit
 from ...factors.factor import Moments
 from ...predictive import Categorical, Ordered
@@ -131,14 +131,14 @@ class OrdinalLikelihood(nn.Module):
         start = ndtri(torch.arange(1, levels, dtype=torch.float64, device="cpu") / levels)
         if thresholds is not None:
             start = torch.as_tensor(thresholds, dtype=torch.float64, device="cpu")
-            must(
+            require(
                 start.shape == (levels - 1,),
                 "thresholds",
                 f"have one entry less than the {levels} levels",
                 f"shape {tuple(start.shape)}",
             )
         gaps = start.diff()
-        must(
+        require(
             bool((gaps > 0).all()), "thresholds", "increase strictly", start.tolist(), "Sort them."
         )
         gaps = gaps + torch.log(-torch.expm1(-gaps))  # inverse of softplus
@@ -167,7 +167,7 @@ class OrdinalLikelihood(nn.Module):
 
 
 def _several(name: str, count: int) -> int:
-    must(isinstance(count, int) and count >= 2, name, "be an integer of at least 2", repr(count))
+    require(isinstance(count, int) and count >= 2, name, "be an integer of at least 2", repr(count))
     return count
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from torch import Size, Tensor, nn
 
-from ..._core.checks import must, positive
+from ..._core.checks import positive, require
 from ...factors import Factor
 from ...factors.factor import Moments
 from ...predictive.protocol import Predictive
@@ -47,7 +47,7 @@ def log_parameter(name: str, start: float, shape: tuple[int, ...]) -> nn.Paramet
 
 def refuse_noise(noise: Tensor | None) -> None:
     """Refuse a refit's noise, for likelihoods whose predictive is not that of least squares."""
-    must(
+    require(
         noise is None,
         "head",
         "regress on a real target or on classes to predict from its refit",

@@ -8,9 +8,9 @@ from ..._core.checks import (
     axes,
     counts,
     finite,
-    must,
     one_of,
     positive,
+    require,
     shaped,
 )
 from ...factors import Confined, Factor, Gaussian, NegativeBinomial, Poisson
@@ -80,7 +80,7 @@ class CountLikelihood(nn.Module):
         one_of("likelihood", kind, ("poisson", "negbinomial"))
         positive("largest", largest)
         fits = 1 <= largest <= LARGEST_COUNT
-        must(fits, "largest", f"lie between 1 and {LARGEST_COUNT:g}", largest, LARGE_COUNTS)
+        require(fits, "largest", f"lie between 1 and {LARGEST_COUNT:g}", largest, LARGE_COUNTS)
         self.largest = float(largest)
         self.log_concentration = (
             log_parameter("concentration", concentration, (*axes(replicates), 1))
