@@ -52,9 +52,8 @@ def predict_table(
     if not keep:
         return out
     twice = [name for name in frame if name in out]
-    remedy = "Rename them, or leave out --keep."
-    want, got = f"leave the results' names free in {table}", comma_list(twice)
-    require(not twice, "--keep", want, got, remedy)
+    want, remedy = f"leave the results' names free in {table}", "Rename them, or leave out --keep."
+    require(not twice, "--keep", want, comma_list(twice), remedy)
     return pd.concat([as_written(table, typed), out], axis=1)
 
 
