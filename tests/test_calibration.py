@@ -160,7 +160,7 @@ def test_no_label_is_impossible(tmp_path):
     rng = np.random.default_rng(6)
     x = rng.normal(size=(200, 2))
     y = (x[:, 0] > 0).astype(int)
-    model = ScrollClassifier(max_steps=200, random_state=0).fit(x, y)
+    model = ScrollClassifier(body=(16,), max_steps=200, random_state=0).fit(x, y)
     share = model.model_.spec.lapse
     assert share >= 0.999 / 201
     far = model.predict_proba(1e3 * x)

@@ -1,6 +1,7 @@
-"""Rules of the source: tests use public names, parts have no identity, folders stay small."""
+"""Rules of the source: public names in tests, no identities of parts, small files and folders."""
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -97,3 +98,12 @@ def test_folders_have_at_most_12_files():
     counts = Counter(str(p.parent.relative_to(ROOT)) for p in SOURCE)
     allowed = {"src/scroll/estimators": 15}
     assert {k: n for k, n in counts.items() if n > allowed.get(k, 12)} == {}
+
+
+def test_files_have_at_most_300_lines():
+    lengths = {str(p.relative_to(ROOT)): len(p.read_text().splitlines()) for p in SOURCE}
+    assert {path: n for path, n in lengths.items() if n > 300} == {}
+
+
+def test_any_stands_only_for_what_has_no_type():
+    assert sum(len(re.findall(r"\bAny\b", p.read_text())) for p in SOURCE) <= 150

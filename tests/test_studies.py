@@ -17,6 +17,7 @@ from scroll.training.network import Network
 from scroll_paper.studies import counts, moons, overdispersion
 from scroll_paper.studies.registry import STUDIES
 from scroll_paper.tables.experiment import Request, Screen
+from sweeps import exhaustive
 
 
 def _point(replicates=(2,), alpha=0.3):
@@ -158,6 +159,7 @@ def test_two_moons_in_short(tmp_path, monkeypatch):
         assert far[body, "Laplace"] < far[body, "MAP"]
 
 
+@exhaustive
 def test_counts_in_short(tmp_path, monkeypatch):
     monkeypatch.setattr(counts, "SETS", {"crime1": counts.crime1})
     picture, tables = _whole("counts", tmp_path, monkeypatch)
