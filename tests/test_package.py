@@ -94,9 +94,9 @@ def test_the_code_knows_the_declared_floors():
 def test_an_old_library_is_named_in_one_line(got):
     want = f"`torch` must be version 2.11 or newer for scroll, but got version {got}. Update it"
     with pytest.raises(ImportError, match=re.escape(want)):
-        versions.require("torch", got, "2.11", "scroll")
+        versions.require_version("torch", got, "2.11", "scroll")
     for enough in ("2.11.0", "2.13.0+cpu", "3.0.dev1"):
-        versions.require("torch", enough, "2.11", "scroll")
+        versions.require_version("torch", enough, "2.11", "scroll")
 
 
 def test_an_old_torch_is_refused_at_import():
