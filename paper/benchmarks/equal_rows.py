@@ -22,7 +22,8 @@ from scroll import ScrollClassifier, ScrollRegressor
 from scroll.fitting import split
 from scroll.fitting.split import held_out_together
 
-Draw = Callable[[int], tuple[Any, np.ndarray]]
+Inputs = Any  # an array or a frame
+Draw = Callable[[int], tuple[Inputs, np.ndarray]]
 COUNTS, LABELS = ("poisson", "negbinomial"), ("labels", "ordered")
 POLICIES: dict[str, Callable[..., np.ndarray]] = {
     "by (x, y)": lambda inputs, records, columns, largest: records - records.min(),
@@ -37,7 +38,7 @@ class Table(NamedTuple):
 
     name: str
     task: str
-    x: Any
+    x: Inputs
     y: np.ndarray
     draw: Draw
 
@@ -50,7 +51,7 @@ def cells(rng: np.random.Generator, task: str, levels: tuple[int, ...], exact: b
         means = means + rng.normal(size=shape)
     means = means / np.sqrt(1 + len(levels))
 
-    def draw(n: int) -> tuple[Any, np.ndarray]:
+    def draw(n: int) -> tuple[Inputs, np.ndarray]:
         x = rng.integers(levels, size=(n, len(levels)))
         f, noise = means[tuple(x.T)], 0.0 if exact else rng.normal(size=n)
         target = {
@@ -70,7 +71,7 @@ def measurements(rng: np.random.Generator, task: str, zeros: float = 0.0) -> Dra
     """Draw real inputs; a share of the rows is zero throughout, with random targets."""
     slope = rng.normal(size=4)
 
-    def draw(n: int) -> tuple[Any, np.ndarray]:
+    def draw(n: int) -> tuple[Inputs, np.ndarray]:
         x = rng.normal(size=(n, 4))
         x[rng.random(n) < zeros] = 0.0
         f = np.sin(2 * x[:, 0]) + 0.5 * x @ slope
@@ -80,7 +81,7 @@ def measurements(rng: np.random.Generator, task: str, zeros: float = 0.0) -> Dra
     return draw
 
 
-def repeated(draw: Draw, n: int, share: float, copies: int) -> tuple[Any, np.ndarray]:
+def repeated(draw: Draw, n: int, share: float, copies: int) -> tuple[Inputs, np.ndarray]:
     """Draw n rows, of which a share are exact copies."""
     x, y = draw(n)
     some = int(share * n / copies)
@@ -123,11 +124,11 @@ def tables(seed: int) -> Iterator[Table]:
         yield Table(f"{share:.0%} of 400 rows zero, {task}", task, *draw(400), draw)
 
 
-def ours(table: Table, policy: str, seed: int, new: tuple[Any, np.ndarray]) -> float:
+def ours(table: Table, policy: str, seed: int, new: tuple[Inputs, np.ndarray]) -> float:
     """Return the estimators' NLL on new rows under a policy."""
     split.held_out_together = POLICIES[policy]
     likelihood = table.task if table.task in COUNTS else "gaussian"
-    model: Any = ScrollRegressor(likelihood=likelihood, random_state=seed)
+    model = ScrollRegressor(likelihood=likelihood, random_state=seed)
     if table.task in LABELS:
         model = ScrollClassifier(ordered=table.task == "ordered", random_state=seed)
     with warnings.catch_warnings():
@@ -136,7 +137,7 @@ def ours(table: Table, policy: str, seed: int, new: tuple[Any, np.ndarray]) -> f
     return -float(p.log_prob(torch.from_numpy(new[1])).mean())
 
 
-def linear(table: Table, new: tuple[Any, np.ndarray]) -> float:
+def linear(table: Table, new: tuple[Inputs, np.ndarray]) -> float:
     """Return the NLL of the generalised linear model with one parameter per cell."""
     import statsmodels.api as sm
     from statsmodels.miscmodels.ordinal_model import OrderedModel

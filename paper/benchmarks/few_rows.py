@@ -9,7 +9,6 @@ the linear body was chosen.
 import argparse
 from collections.abc import Iterator
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +17,7 @@ from sklearn.linear_model import BayesianRidge
 
 from scroll import ScrollRegressor
 from scroll.estimators import pipeline
-from scroll.predictive import Normal
+from scroll.predictive import Normal, Numeric
 
 Rows = tuple[str, np.ndarray, np.ndarray, int]  # name, x, y, rows to fit on
 
@@ -46,7 +45,7 @@ def tables(seed: int, n: int = 1000) -> Iterator[Rows]:
     yield from ((f"diabetes, {k} rows", x[order], y[order], k) for k in (60, 150))
 
 
-def scores(p: Any, y: torch.Tensor) -> tuple[float, float]:
+def scores(p: Numeric, y: torch.Tensor) -> tuple[float, float]:
     """Return NLL and coverage."""
     low, high = p.interval(0.9)
     covered = ((low <= y) & (y <= high)).double().mean()

@@ -9,14 +9,18 @@ the free route and of the best of free, closed and hybrid (on which the choices 
 same on the test rows. `docs/recipe.md` has the table.
 """
 
+import argparse
+import json
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-import variants
 from scroll import RegressionHead, refit
 from scroll.fitting.plans import DROPOUT, default
 from scroll.tables.columns import TableSchema
@@ -28,9 +32,11 @@ from scroll.training.network import Network, stack
 from scroll_paper.data import datasets
 from scroll_paper.data.protocol import folds
 
+Change = dict[str, Any]  # settings of a variant
+Measured = Callable[[str, str, Change, torch.device], dict[str, object]]
 SEEDS = (0, 1, 2, 3, 4)
 SHIPPED = default("smooth", 1, 1).settings
-CHANGES: dict[str, dict[str, Any]] = {
+CHANGES: dict[str, Change] = {
     "as shipped": {},
     "no dropout": {"dropout": 0.0},
     "step size 0.003": {"lr": 3e-3},
@@ -75,7 +81,7 @@ def rows_of(name: str, device: torch.device) -> tuple[list[Rows], torch.Tensor, 
     return rows, torch.stack(spread).to(device), encoder
 
 
-def measured(name: str, shape: str, change: dict[str, Any], device: torch.device) -> dict[str, Any]:
+def measured(name: str, shape: str, change: Change, device: torch.device) -> dict[str, object]:
     """Return the mean NLL over the seeds, in the units of the target."""
     (rows, held, test), spread, encoder = rows_of(name, device)
     change = dict(change)
@@ -93,29 +99,8 @@ def measured(name: str, shape: str, change: dict[str, Any], device: torch.device
     began = time.perf_counter()
     network = stack(make, SEEDS).to(device)
     done = train(network, rows, held, replace(SHIPPED, **change), seeds=SEEDS)
-    with torch.no_grad():
-        psi, psi_held, psi_test = (done.network.body(part.x) for part in (rows, held, test))
-    network, routes = done.network, {}
-    with torch.no_grad():
-        routes["free"] = [network.head(p) for p in (psi_held, psi_test)]
-    for hybrid in (False, True):
-        bound = refit(network.head, psi, rows.y, hybrid=hybrid, validation=(psi_held, held.y))
-        with torch.no_grad():
-            routes["hybrid" if hybrid else "closed"] = [bound(p) for p in (psi_held, psi_test)]
-    score = (
-        torch.stack(
-            [
-                torch.stack(
-                    [
-                        -p.log_prob(part.y).double().mean(-1)
-                        for p, part in zip(both, (held, test), strict=True)
-                    ]
-                )
-                for both in routes.values()
-            ]
-        )
-        + spread
-    )  # (routes, val and test, seeds)
+    score, routes = _scores(done.network, rows, held, test)
+    score = score + spread
     best = score[:, 0].nan_to_num(torch.inf).argmin(0)
     chosen = score.gather(0, best.expand(1, 2, -1))[0].mean(-1).tolist()
     free = score[0].mean(-1).tolist()
@@ -123,12 +108,60 @@ def measured(name: str, shape: str, change: dict[str, Any], device: torch.device
         "set": name,
         "free": [round(x, 3) for x in free],
         "auto": [round(x, 3) for x in chosen],
-        "routes": [list(routes)[i] for i in best.tolist()],
+        "routes": [routes[i] for i in best.tolist()],
         "step": int(done.step.double().mean()),
         "seconds": round(time.perf_counter() - began, 1),
     }
 
 
+def _scores(network: Network, rows: Rows, held: Rows, test: Rows) -> tuple[Tensor, list[str]]:
+    """Return the NLL by route, part (validation, test) and seed, and the names of the routes."""
+    with torch.no_grad():
+        psi, psi_held, psi_test = (network.body(part.x) for part in (rows, held, test))
+        routes = {"free": [network.head(p) for p in (psi_held, psi_test)]}
+    for hybrid in (False, True):
+        validation = (psi_held, held.y) if hybrid else None
+        bound = refit(network.head, psi, rows.y, hybrid=hybrid, validation=validation)
+        with torch.no_grad():
+            routes["hybrid" if hybrid else "closed"] = [bound(p) for p in (psi_held, psi_test)]
+    each = [
+        [-p.log_prob(part.y).double().mean(-1) for p, part in zip(both, (held, test), strict=True)]
+        for both in routes.values()
+    ]
+    return torch.stack([torch.stack(both) for both in each]), list(routes)
+
+
+def run(
+    about: str, changes: Mapping[str, Mapping[str, Change]], sets: Sequence[str], measured: Measured
+) -> None:
+    """Measure the variants given on the command line; print one line of JSON per variant.
+
+    Args:
+        about: description of the program, for --help.
+        changes: settings by body and name of the change.
+        sets: data sets used by default.
+        measured: takes a set, a body, a change and a device; returns a dict of results.
+    """
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--sets", default=",".join(sets))
+    parser.add_argument("--body", default=",".join(changes))
+    parser.add_argument("--only", default="", help="names of changes, separated by semicolons")
+    parser.add_argument("--into", type=Path)
+    given = parser.parse_args()
+    for body in given.body.split(","):
+        for label, change in changes[body].items():
+            if given.only and label not in given.only.split(";"):
+                continue
+            for name in given.sets.split(","):
+                found = measured(name, body, change, torch.device(given.device))
+                line = json.dumps({"body": body, "change": label, **found})
+                print(line, flush=True)
+                if given.into:
+                    with given.into.open("a") as file:
+                        file.write(line + "\n")
+
+
 if __name__ == "__main__":
     np.seterr(all="raise")
-    variants.run(__doc__, {"smooth": CHANGES, "waves": CHANGES | WAVES}, datasets.UCI, measured)
+    run(__doc__, {"smooth": CHANGES, "waves": CHANGES | WAVES}, datasets.UCI, measured)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import variants
+from recipe import run
 from scroll.estimators.spec import Spec
 from scroll.fitting.calibration import best_power, lapse_rate
 from scroll.fitting.crossfit import cross_fit
@@ -100,4 +100,4 @@ def measured(name: str, _: str, __: None, device: torch.device) -> dict[str, obj
 
 
 if __name__ == "__main__":
-    variants.run(__doc__, {"all": {"folds": None}}, datasets.LABELLED, measured)
+    run(__doc__, {"all": {"folds": None}}, datasets.LABELLED, measured)

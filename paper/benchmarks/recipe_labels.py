@@ -11,11 +11,10 @@ networks (mean) and of the mixture of the three. `docs/recipe.md` has the table.
 import time
 from dataclasses import replace
 from math import log
-from typing import Any
 
 import torch
 
-import variants
+from recipe import Change, run
 from scroll.fitting.plans import DROPOUT, default
 from scroll.heads import ClassificationHead
 from scroll.tables.columns import TableSchema
@@ -28,7 +27,7 @@ from scroll_paper.data import datasets
 from scroll_paper.data.protocol import folds
 
 SEEDS, MEMBERS, WIDTH = (0, 1, 2, 3, 4), 3, 128
-BOTH: dict[str, dict[str, Any]] = {
+BOTH: dict[str, Change] = {
     "Full": {},
     "Diag": {"covariance": "diag"},
     "None": {"covariance": "none"},
@@ -70,7 +69,7 @@ def rows_of(name: str, device: torch.device) -> tuple[list[Rows], Encoder]:
     return rows, encoder
 
 
-def measured(name: str, shape: str, change: dict[str, Any], device: torch.device) -> dict[str, Any]:
+def measured(name: str, shape: str, change: Change, device: torch.device) -> dict[str, object]:
     """Return the mean NLL over the seeds."""
     (rows, held, test), encoder = rows_of(name, device)
     change, classes = dict(change), datasets.SETS[name].classes
@@ -102,4 +101,4 @@ def measured(name: str, shape: str, change: dict[str, Any], device: torch.device
 
 
 if __name__ == "__main__":
-    variants.run(__doc__, CHANGES, datasets.LABELLED, measured)
+    run(__doc__, CHANGES, datasets.LABELLED, measured)

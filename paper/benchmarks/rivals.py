@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import ClassifierMixin
 
 from scroll import ScrollClassifier, ScrollRegressor
-from scroll.predictive import Categorical, Normal
+from scroll.predictive import Categorical, Distribution, Normal
 from scroll_paper.data import datasets, protocol
 
 Data = list[tuple[np.ndarray, np.ndarray]]  # training, validation and test rows
-Fitted = Callable[[np.ndarray], Any]  # new rows -> a predictive distribution
+Fitted = Callable[[np.ndarray], Distribution]  # new rows -> a predictive distribution
 
 
 def split(name: str, seed: int) -> Data:
@@ -22,10 +23,10 @@ def split(name: str, seed: int) -> Data:
     return [(x[part], y[part]) for part in protocol.split(range(len(y)), seed)]
 
 
-def normal(mean: Any, std: Any) -> Normal:
+def normal(mean: np.ndarray, std: np.ndarray) -> Normal:
     """Return N(mean, std^2) for arrays."""
-    mean, std = (torch.from_numpy(np.asarray(a, np.float64)) for a in (mean, std))
-    return Normal(mean, std.square(), torch.zeros_like(mean))
+    centre, spread = (torch.from_numpy(np.asarray(a, np.float64)) for a in (mean, std))
+    return Normal(centre, spread.square(), torch.zeros_like(centre))
 
 
 def scroll(members: int) -> Callable[[Data, int], Fitted]:
@@ -79,8 +80,6 @@ def process(data: Data, seed: int) -> Fitted | None:
 
     It has its evidence to choose by, so the validation rows are further training rows.
     """
-    import gpytorch
-
     x, y = (np.concatenate([data[0][i], data[1][i]]) for i in range(2))
     if len(y) > 2000:
         return None
@@ -88,7 +87,20 @@ def process(data: Data, seed: int) -> Fitted | None:
     shift, scale = x[:, varies].mean(0), x[:, varies].std(0)
     mean, std = y.mean(), y.std()
     inputs = torch.from_numpy((x[:, varies] - shift) / scale)
-    targets = torch.from_numpy((y - mean) / std)
+    at = _matern(inputs, torch.from_numpy((y - mean) / std))
+
+    def predict(new: np.ndarray) -> Normal:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = at(torch.from_numpy((new[:, varies] - shift) / scale))
+            return normal(mean + std * found.mean.numpy(), std * found.stddev.numpy())
+
+    return predict
+
+
+def _matern(inputs: torch.Tensor, targets: torch.Tensor) -> Callable[[torch.Tensor], Any]:
+    """Fit a Gaussian process by its evidence; return its predictive as a function of inputs."""
+    import gpytorch
 
     class Exact(gpytorch.models.ExactGP):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -113,14 +125,7 @@ def process(data: Data, seed: int) -> Fitted | None:
             (-evidence(model(inputs), targets)).backward()
             adam.step()
     model.eval(), likelihood.eval()
-
-    def predict(new: np.ndarray) -> Normal:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            at = likelihood(model(torch.from_numpy((new[:, varies] - shift) / scale)))
-            return normal(mean + std * at.mean.numpy(), std * at.stddev.numpy())
-
-    return predict
+    return lambda x: likelihood(model(x))
 
 
 def classes(data: Data, seed: int) -> Fitted:
@@ -128,7 +133,7 @@ def classes(data: Data, seed: int) -> Fitted:
     return ScrollClassifier(random_state=seed).fit(*_joined(data)).predict_dist
 
 
-def calibrated(make: Callable[[int], Any]) -> Callable[[Data, int], Fitted]:
+def calibrated(make: Callable[[int], ClassifierMixin]) -> Callable[[Data, int], Fitted]:
     """Return a scikit-learn classifier in CalibratedClassifierCV, both with their defaults."""
 
     def fit(data: Data, seed: int) -> Fitted:
@@ -147,18 +152,18 @@ def calibrated(make: Callable[[int], Any]) -> Callable[[Data, int], Fitted]:
     return fit
 
 
-def _joined(data: Data) -> Any:
+def _joined(data: Data) -> tuple[np.ndarray, np.ndarray]:
     """Return the training and validation rows together; methods hold out rows themselves."""
     return tuple(np.concatenate([data[0][i], data[1][i]]) for i in range(2))
 
 
-def _boosting(seed: int) -> Any:
+def _boosting(seed: int) -> ClassifierMixin:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     return HistGradientBoostingClassifier(random_state=seed)
 
 
-def _logistic(seed: int) -> Any:
+def _logistic(seed: int) -> ClassifierMixin:
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler

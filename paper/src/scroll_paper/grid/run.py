@@ -66,12 +66,11 @@ def train(
         source: of the rows.
         workers: processes that share the stacks; each records what it has finished.
         say: takes the plan, in one line.
-        watch: takes the number of fits; returns a context that yields the callback for progress.
-        engine: where to train; on a cluster its own workers do, and this process records.
+        watch: takes the number of fits; its context yields the callback for progress.
+        engine: where to train; workers of a cluster train, and this process records.
     """
     done = Results(results, say).done
-    units = missing(works, done)
-    if not units:
+    if not (units := missing(works, done)):
         return
     read = reader(source, say)
     work = plan(units, read, source.device)
