@@ -104,10 +104,7 @@ def train_network(
     for epoch in range(course.epochs):
         body.train(not course.frozen)
         head.train()
-        order = torch.randperm(len(train.y), device=train.x.device)
-        batches = order[: len(order) - len(order) % course.batch].split(course.batch)
-        for i, index in enumerate(batches):
-            step(index, (epoch + i / len(batches)) / course.epochs)
+        _epoch(step, epoch, course)
         score = validation_score(head, now.features(held.x) if seen is None else seen, held.y)
         watch(epoch, score)
         since += 1
@@ -121,6 +118,15 @@ def train_network(
         head.load_state_dict(best[1])
     head.eval()
     return now
+
+
+def _epoch(step: "Step", epoch: int, course: Course) -> None:
+    """Take the steps of an epoch, in a random order; the last, incomplete batch is left out."""
+    rows = step.rows
+    order = torch.randperm(len(rows.y), device=rows.x.device)
+    batches = order[: len(order) - len(order) % course.batch].split(course.batch)
+    for i, index in enumerate(batches):
+        step(index, (epoch + i / len(batches)) / course.epochs)
 
 
 @torch.no_grad()
