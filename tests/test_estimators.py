@@ -2,7 +2,7 @@
 
 import pickle
 import warnings
-from functools import partial
+from functools import cache, partial
 
 import joblib
 import numpy as np
@@ -336,17 +336,17 @@ def test_equal_rows_are_not_held_out_from_themselves():
     assert five[0] > one[0] - 0.5
 
 
-@pytest.fixture(scope="module")
+@cache
 def in_one_unit():
     return ScrollRegressor(**SMALL).fit(*table(80))
 
 
 @settings(max_examples=5, deadline=None)
 @given(st.floats(-6, 6), st.floats(-1e3, 1e3))
-def test_units_do_not_matter(in_one_unit, power, shift):
+def test_units_do_not_matter(power, shift):
     a, (x, y) = 10**power, table(80)
-    one = in_one_unit.predict_dist(x)
-    other = clone(in_one_unit).fit(x, a * (y + shift)).predict_dist(x)
+    one = in_one_unit().predict_dist(x)
+    other = clone(in_one_unit()).fit(x, a * (y + shift)).predict_dist(x)
     least = 1e-4 * float(one.stddev.mean())  # a mean may be zero
     torch.testing.assert_close(other.mean / a - shift, one.mean, rtol=1e-4, atol=least)
     torch.testing.assert_close(other.stddev / a, one.stddev, rtol=1e-4, atol=0)
