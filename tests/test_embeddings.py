@@ -308,7 +308,7 @@ def test_weights_that_are_damaged_are_named_with_their_remedy(letters, tmp_path,
 
     shipped = ENCODERS["letters"]._replace(load=broken)
     for spec, remedy in (
-        (shipped, "Install it anew: pip install letters --force-reinstall."),
+        (shipped, "Install it again: pip install letters --force-reinstall."),
         (shipped._replace(shipped=False), r"Pass download=True \(--download on the command line\)"),
     ):
         monkeypatch.setitem(ENCODERS, "letters", spec)
@@ -342,7 +342,7 @@ def test_an_image_cut_short_is_named(kind, part, tmp_path):
     (path := tmp_path / "torn.img").write_bytes(cut)
     if kind == "PNG" and part == -9:
         pytest.skip("only its end mark is lost, no pixel")
-    want = r"^`items\[{}\]` must be a whole image file, but got {}.*copy it anew"
+    want = r"^`items\[{}\]` must be a whole image file, but got {}.*copy it again"
     with pytest.raises(ValueError, match=want.format(65, "")):
         embeddings.pixels([whole, cut], 64)
     with pytest.raises(ValueError, match=want.format(1, re.escape(str(path)))):

@@ -27,7 +27,7 @@ from scroll_paper.models import evaluation
 from scroll_paper.models.evaluation import Fitted
 from scroll_paper.models.method import Setting, prepared
 from scroll_paper.models.methods import METHODS
-from scroll_paper.models.ood import auroc, told_apart
+from scroll_paper.models.ood import auroc, ood_auroc
 from scroll_paper.tables import published
 from scroll_paper.tables import rows as table_rows
 from scroll_paper.tables.builders import Scope, setting
@@ -73,15 +73,15 @@ def test_a_noise_that_all_rows_share_is_taken_off_to_the_last_digit():
     """In single precision sd^2 - sigma^2 would lose a variance so far below the noise."""
     small = torch.tensor([[1e-9, 2e-9, 3e-9]], dtype=torch.float32)
     noise = torch.full((1, 1), 1 / 3, dtype=torch.float32)
-    assert told_apart(normal(small, noise), normal(10 * small, noise)).item() == 1
-    assert told_apart(normal(0 * small, noise), normal(0 * small, noise)).item() == 0.5
+    assert ood_auroc(normal(small, noise), normal(10 * small, noise)).item() == 1
+    assert ood_auroc(normal(0 * small, noise), normal(0 * small, noise)).item() == 0.5
 
 
 def test_a_noise_of_each_row_counts():
     noise = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
     none = torch.zeros(1, 4)
-    assert told_apart(Normal(none, noise, none), Normal(none, noise + 4, none)).item() == 1
-    assert told_apart(Normal(none, noise + 4, none), Normal(none, noise, none)).item() == 0
+    assert ood_auroc(Normal(none, noise, none), Normal(none, noise + 4, none)).item() == 1
+    assert ood_auroc(Normal(none, noise + 4, none), Normal(none, noise, none)).item() == 0
 
 
 def tables(n=60, m=30, d=5, shift=6.0):

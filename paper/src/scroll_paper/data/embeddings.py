@@ -135,7 +135,7 @@ def _said(item: object) -> str:
 
 
 def _targets(y: Targets, rows: int) -> NDArray[np.float64]:
-    """One finite number a row."""
+    """Return the targets, one finite number per row."""
     try:
         found = np.asarray(y, np.float64)
     except (TypeError, ValueError):
@@ -228,7 +228,7 @@ def _loaded(encoder: str, download: bool) -> Encode:
         got = f"{encoder!r}, whose weights {state}: {why}"
         asked = "Go online, or remove what is damaged."
         if spec.shipped:
-            asked = f"Install it anew: {spec.install} --force-reinstall."
+            asked = f"Install it again: {spec.install} --force-reinstall."
         elif not download:
             asked = "Pass download=True (--download on the command line) to have them fetched."
         raise invalid("encoder", want, got, f"{asked}{other}", FileNotFoundError) from None

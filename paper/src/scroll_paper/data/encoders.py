@@ -67,7 +67,7 @@ def _pixels(image: Image, index: int) -> Tensor:
         except Exception as error:  # each format of PIL has its own for a file that is cut short
             where = f"{image}: " if isinstance(image, Path) else ""
             got = f"{where}{str(error) or type(error).__name__}".rstrip(".")
-            remedy = "It may have been cut short on its way; copy it anew or leave it out."
+            remedy = "It may have been cut short; copy it again or leave it out."
             raise invalid(f"items[{index}]", "be a whole image file", got, remedy) from None
     require(
         image.ndim == 3 and image.shape[-1] == 3 and image.dtype == np.uint8 and image.size,

@@ -205,27 +205,27 @@ class Step:
         self._run(self.prior is not None and self.calls % self.course.prior_every == 0)
         self.calls += 1
 
-    def _run(self, anew: bool) -> None:
-        """Take a step that recomputes the gradient of the prior (`anew`), or one that does not."""
+    def _run(self, with_prior: bool) -> None:
+        """Take a step, with a new gradient of the prior or the last one."""
         if self.index.device.type != "cuda":
-            self._step(anew)
+            self._step(with_prior)
             return
         if self.calls < 5:  # libraries choose kernels, optimisers make their state
-            on_side_stream(lambda: self._step(anew))
+            on_side_stream(lambda: self._step(with_prior))
             return
-        if anew not in self.graphs:
-            self.graphs[anew] = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graphs[anew]):
-                self._step(anew)
-        self.graphs[anew].replay()
+        if with_prior not in self.graphs:
+            self.graphs[with_prior] = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graphs[with_prior]):
+                self._step(with_prior)
+        self.graphs[with_prior].replay()
 
-    def _step(self, anew: bool) -> None:
+    def _step(self, with_prior: bool) -> None:
         for optimiser in self.optimisers:
             optimiser.zero_grad(set_to_none=True)
         with unchecked():
             self._loss().backward()
             if self.prior is not None:
-                if anew:
+                if with_prior:
                     self.prior.find()
                 self.prior.add()
         for optimiser in self.optimisers:

@@ -180,9 +180,9 @@ def health(found: Fitted, train: Pictures) -> dict[str, float]:
     if not isinstance(found.head, Head):
         return {}
     some = Pictures(train.x[:HEALTH], train.y[:HEALTH])
-    said = found.head.diagnose(found.features(some.x), some.y)
-    told = {"noise_share": said.noise_share, "hard_weight": said.hard_weight}
-    return {name: float(value.min()) for name, value in told.items() if value is not None}
+    diagnosis = found.head.diagnose(found.features(some.x), some.y)
+    shares = {"noise_share": diagnosis.noise_share, "hard_weight": diagnosis.hard_weight}
+    return {name: float(value.min()) for name, value in shares.items() if value is not None}
 
 
 _MOMENTS = ("mean", "noise_var", "belief_var")

@@ -17,7 +17,7 @@ from scroll.training.network import Network, held_out_mse, held_out_nll
 from ..data.protocol import Folds, metrics
 from . import softmax
 from .baselines import bayesian_head, laplace
-from .ood import auroc, told_apart
+from .ood import auroc, ood_auroc
 
 PASSES, LABEL_PASSES = 50, 20  # forward passes of MC dropout, for numbers and for labels
 
@@ -69,7 +69,7 @@ def scored(
     at = predict(folds.test.x)
     found = metrics(at, _first(folds.test.y, members))
     if folds.foreign is not None:
-        found["auroc"] = told_apart(at, predict(folds.foreign.x))
+        found["auroc"] = ood_auroc(at, predict(folds.foreign.x))
     return found
 
 
@@ -146,11 +146,11 @@ def refitted(fitted: Fitted) -> Lines:
     h = bound.leverage(psi).double()
     share = (train.y - bound(psi).mean).double().square() / bound.noise.square()
     gap = (share * h / (1 - h.square()) - 0.5 * torch.log1p(-h.square())).mean(-1)
-    told = {"gap": gap, "d_eff": h.sum(-1), "h_max": h.amax(-1)}
+    terms = {"gap": gap, "d_eff": h.sum(-1), "h_max": h.amax(-1)}
     chosen = -hybrid(held).log_prob(val.y).mean(-1)
     return plain(fitted) | {
         "free-hybrid": Line(metrics(hybrid(network.body(test.x)), test.y), chosen),
-        "loo-gap": Line(told, held_out_nll(network, val)),
+        "loo-gap": Line(terms, held_out_nll(network, val)),
     }
 
 

@@ -19,7 +19,7 @@ def auroc(own: Tensor, foreign: Tensor) -> Tensor:
     return share.masked_fill(broken, torch.nan)
 
 
-def told_apart(own: Normal, foreign: Normal) -> Tensor:
+def ood_auroc(own: Normal, foreign: Normal) -> Tensor:
     """The AUROC of sd^2 - sigma_obs^2, the variance minus the noise that all rows share.
 
     Noise that differs between rows counts as variance: a mean-variance network has no other.
