@@ -107,3 +107,14 @@ def test_files_have_at_most_300_lines():
 
 def test_any_stands_only_for_what_has_no_type():
     assert sum(len(re.findall(r"\bAny\b", p.read_text())) for p in SOURCE) <= 150
+
+
+def test_functions_have_at_most_40_lines():
+    long = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name} has {size} lines"
+        for path in SOURCE
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (size := node.end_lineno - node.lineno + 1) > 40
+    ]
+    assert long == []

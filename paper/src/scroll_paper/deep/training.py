@@ -98,8 +98,7 @@ def train_network(
     mean, std = getattr(body, "scale", None) or moments(train.x)  # a pretrained body has its own
     body.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     now = Fitted(body, head, (mean.to(train.x.device), std.to(train.x.device)))
-    step = Step(now, train, course)
-    best, since = None, 0
+    step, best, since = Step(now, train, course), None, 0
     seen = now.features(held.x) if course.frozen else None
     for epoch in range(course.epochs):
         body.train(not course.frozen)
