@@ -55,8 +55,8 @@ def invalid(
 
     Each part is shortened to a readable length.
     """
-    name, what, said, remedy = map(shortened, (name, what, f"{got}", remedy))
-    return error(f"`{name}` must {what}, but got {said}.{' ' + remedy if remedy else ''}")
+    name, what, given, remedy = map(shortened, (name, what, f"{got}", remedy))
+    return error(f"`{name}` must {what}, but got {given}.{' ' + remedy if remedy else ''}")
 
 
 def shortened(text: str, most: int = 600) -> str:

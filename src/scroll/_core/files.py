@@ -51,7 +51,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def destination(path: Path, name: str = "path") -> Path:
-    """The regular file, existing or new, that `path` or the link at `path` stands for."""
+    """Return the regular file, existing or new, that `path` names or links to."""
     target = Path(os.path.realpath(path))
     remedy = f"Create {target.parent if path.is_symlink() else path.parent} first."
     in_folder = target.parent.is_dir()

@@ -34,8 +34,10 @@ def eye_like(x: Tensor) -> Tensor:
 
 
 def diagonal(a: Tensor) -> Tensor:
-    """Return a_ii, (..., H, H) -> (..., H); a slice, because torch's compiler warns of its own
-    `torch.diagonal`."""
+    """Return a_ii, (..., H, H) -> (..., H).
+
+    It is a slice, because torch's compiler warns about `torch.diagonal`.
+    """
     return a.flatten(-2)[..., :: a.shape[-1] + 1]
 
 

@@ -105,7 +105,7 @@ def _labels(values: list[object], name: str) -> Array:
         integers = bool((labels == labels.round()).all())
         require(integers, name, "hold whole numbers, text or booleans to be classes", "fractions")
         most = float(np.abs(labels).max(initial=0.0))
-        want = "hold whole numbers below 2**53 to be classes: larger ones cannot be told apart"
+        want = "hold whole numbers below 2**53 to be classes: larger ones are not distinct"
         require(most < 2**53, name, want, f"{most:g}", "Quote them, so that they are read as text.")
         return labels.astype(np.int64)
     return labels if labels.dtype.kind in "biuU" else labels.astype(str)

@@ -35,7 +35,7 @@ class Stateful(Protocol):
 
 
 class Kept(NamedTuple):
-    """The content of a checkpoint, or of none.
+    """The content of a checkpoint; empty if there is no file.
 
     Attributes:
         step: number of steps taken.

@@ -67,7 +67,7 @@ def warn_of_gaps(columns: Sequence[str | int]) -> None:
     if columns:
         words = (
             f"No value in column {comma_list(columns)}, which training never saw: the column's "
-            "mean, or no category, stands in for it, and the predictive does not know. Fill it "
+            "mean, or no category, is used instead, and the intervals do not widen for it. Fill it "
             "first, or fit on rows with such gaps."
         )
         _warn(words, UnseenGap)

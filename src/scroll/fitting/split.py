@@ -21,7 +21,7 @@ class Split(NamedTuple):
     """Row numbers to train on and row numbers held out, with their weights.
 
     Attributes:
-        train: training rows, repeated as often as they count.
+        train: training rows, each repeated by its count.
         held: held-out rows; the very array `train` if there are too few rows to hold any out.
         weight: of the training rows, of mean one; None if all weigh the same.
         held_weight: of the held-out rows, of mean one; None if all weigh the same.

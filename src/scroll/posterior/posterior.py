@@ -111,7 +111,7 @@ class Posterior:
         return self.absorb(add_batch(no_rows(self.head), self.head, psi, y, weight))
 
     def absorb(self, statistics: Statistics) -> Posterior:
-        """Return `update` for data of which only the statistics are at hand."""
+        """Return the posterior after more data, given only their statistics."""
         return bind(self.head, self.statistics.merged(statistics), self.hyper, self.added)
 
     @torch.inference_mode(False)

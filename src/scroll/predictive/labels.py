@@ -50,7 +50,7 @@ class Categorical(Labels):
         return draws.mT.unflatten(-1, lead)
 
     def recalibrated(self, power: float, lapse: float, rates: Tensor) -> "Categorical":
-        """Return the probabilities to a power, but for a share drawn by `rates` (K,)."""
+        """Return (1 - lapse) p^power, normalised, plus lapse times `rates` (K,)."""
         return Categorical(_recalibrated(self.log_probs, power, lapse, rates))
 
     def mixture(self) -> "Categorical":
@@ -106,7 +106,7 @@ class Ordered(Labels, Numeric):
         return Categorical(self.log_probs).sample(n, generator)
 
     def recalibrated(self, power: float, lapse: float, rates: Tensor) -> "Ordered":
-        """Return the probabilities to a power, but for a share drawn by `rates` (K,)."""
+        """Return (1 - lapse) p^power, normalised, plus lapse times `rates` (K,)."""
         return Ordered(_recalibrated(self.log_probs, power, lapse, rates))
 
     def mixture(self) -> "Ordered":

@@ -27,7 +27,7 @@ def class_indices(
             "1" the class 1.
 
     Raises:
-        ValueError: if a label is none of the classes.
+        ValueError: if a label is not one of the classes.
     """
     known: dict[object, int] = {label: k for k, label in enumerate(classes)}
     written = {str(label): k for k, label in enumerate(classes)} if as_text else {}

@@ -65,7 +65,7 @@ class Full(Bound):
 
 @value
 class FullPlus(Spread):
-    """S = scale scale' + c I, factorised only where a density is asked for."""
+    """S = scale scale' + c I, factorised only when a density is computed."""
 
     scale: Tensor  # (..., H, H), lower triangular
     c: Tensor  # (...)

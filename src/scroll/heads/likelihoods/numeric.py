@@ -145,8 +145,8 @@ class AnyLikelihood(nn.Module):
     def regress(self, y: Tensor, rows: Size) -> Tensor:
         """Refuse: a user's factor gives no targets for least squares."""
         raise TypeError(
-            "`head` must have a likelihood of its own kind of target for a refit, but got a "
-            "user's factor. Refit a RegressionHead on the same features instead."
+            "`head` must have a likelihood for numbers, counts or labels to be refitted, but got "
+            "a user's factor. Refit a RegressionHead on the same features instead."
         )
 
     def predict(self, at: Moments, noise: Tensor | None = None) -> Implied:
