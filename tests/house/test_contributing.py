@@ -16,7 +16,7 @@ from scroll_paper.grid import stacks
 from scroll_paper.models.methods import METHODS
 from scroll_paper.tables.records import load
 
-PAGE = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text("utf-8")
 
 
 def example(heading, language):

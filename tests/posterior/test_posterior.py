@@ -455,7 +455,7 @@ REFUSED = {
     "width": (lambda: refit(head(), *data(h=3)), r"`psi` must have shape \(N, 5\)"),
     "hyper": (lambda: refit(head(), *data(), hyper="best"), r"`hyper` must be one of 'evidence', 'head', but got 'best'"),
     "added": (lambda: refit(head(), *data(), hybrid=True, added="none"), r"`added` must be one of 'diag', 'full', 'lowrank'"),
-    "a user's factor": (lambda: refit(HEADS["any"][0](H), *data()), r"`head` must have a likelihood of its own kind"),
+    "a user's factor": (lambda: refit(HEADS["any"][0](H), *data()), r"`head` must have a likelihood for numbers"),
     "a probit's noise": (lambda: refit(HEADS["probit"][0](H), torch.randn(N, H), torch.ones(N).long(), hyper="head"), r"`hyper` must be 'evidence' for a likelihood that has no Gaussian noise"),
 }  # fmt: skip
 

@@ -21,7 +21,7 @@ except ImportError:  # Python 3.10
 
 pytestmark = pytest.mark.oldest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PURELIB = sysconfig.get_paths()["purelib"]
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT, BUILD = DECLARED["project"], DECLARED["build-system"]["requires"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SOURCE = sorted(p for tree in ("src", "paper/src") for p in (ROOT / tree).rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 PACKAGES = ("scroll", "scroll_paper", "scroll_command")

@@ -15,7 +15,7 @@ except ImportError:  # Python 3.10
 
 pytestmark = pytest.mark.oldest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TREES = {"src": "pyproject.toml", "paper": "paper/pyproject.toml"}
 MODULES = {  # by distribution, where the names differ
     "botorch": {"botorch", "gpytorch", "linear_operator"},

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from test_engines import ALL, SWEEP, UNITS, dask, narrow, numbers, register, sweep, table  # noqa: F401
 from typer.testing import CliRunner
 
 from scroll.cli.app import app
@@ -18,7 +19,6 @@ from scroll_paper.grid import run
 from scroll_paper.grid.engines import Engine, Recalled
 from scroll_paper.tables import records
 from sweeps import cases, exhaustive
-from test_engines import ALL, SWEEP, UNITS, dask, narrow, numbers, register, sweep, table  # noqa: F401
 
 HERE = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
 COMMAND = "from scroll_command import main; print('ready', flush=True); main()"

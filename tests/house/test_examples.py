@@ -9,7 +9,7 @@ import torch
 
 from sweeps import exhaustive
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture

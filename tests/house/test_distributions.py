@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 
 pytestmark = pytest.mark.oldest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 sdist = pytest.importorskip("hatchling.builders.sdist")
 wheel = pytest.importorskip("hatchling.builders.wheel")
 

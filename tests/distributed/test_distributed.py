@@ -26,7 +26,7 @@ from scroll.objectives import Objective
 from scroll.objectives.terms import minus_kl
 from sweeps import exhaustive
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 N, D, H, K, STEPS, FIRST = 60, 4, 6, 3, 12, 43  # of 60 rows the first rank has 43
 SHARDS = (slice(0, FIRST), slice(FIRST, N))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LIBRARY = [  # a folder imports from its own files and from the folders of earlier lines
     {"_core"},
     {"factors"},

@@ -11,7 +11,7 @@ import torch
 import scroll
 from sweeps import cases
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SHORT = ("--max-steps", "40", "--body", "smooth", "--members", "1")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
