@@ -143,9 +143,9 @@ def recall() -> Callable[..., None]:
         worker = sys.modules["distributed"].get_worker()
         key = worker.get_current_task()
     except (AttributeError, KeyError, ValueError):  # not on a worker of Dask
-        return lambda *told: None
+        return lambda *progress: None
 
-    def check(*told: object) -> None:
+    def check(*progress: object) -> None:
         task = worker.state.tasks.get(key)
         if task is None or task.state == "cancelled":
             raise Recalled(key)
@@ -225,14 +225,14 @@ def _away(backend: Any) -> Any:
 
 
 def _silent(kind: str, address: str, error: Exception) -> Exception:
-    told, remedy = _short(error).rstrip("."), "Start the cluster, or correct the address."
-    return invalid("--engine", f"reach a {kind} cluster at {address}", told, remedy, OSError)
+    got, remedy = _short(error).rstrip("."), "Start the cluster, or correct the address."
+    return invalid("--engine", f"reach a {kind} cluster at {address}", got, remedy, OSError)
 
 
 def _short(error: Exception) -> str:
     """Return the beginning and the end of an engine's error, which may be pages long."""
-    told = " ".join(str(error).split()) or type(error).__name__
-    return told if len(told) <= 400 else f"{told[:200]} ... {told[-200:]}"
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 400 else f"{text[:200]} ... {text[-200:]}"
 
 
 CLUSTERS: dict[str, Callable[[str], AbstractContextManager[None]]] = {"dask": _dask, "ray": _ray}
