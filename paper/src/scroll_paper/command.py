@@ -8,7 +8,7 @@ from scroll._core.checks import invalid, one_of
 from scroll._core.files import write
 from scroll.training.progress import progress
 
-from .registry import EXPERIMENTS
+from .registry import EXPERIMENTS, check_methods
 from .report import report
 from .tables import published
 from .tables.experiment import Request, Screen
@@ -30,6 +30,7 @@ def bench(name: str, request: Request, console: "Console", errors: "Console") ->
         errors: for progress.
     """
     one_of("experiment", name, [*EXPERIMENTS, "list", "report"])
+    check_methods()
     if name == "list":
         request.allow(name, ())
         for each, experiment in EXPERIMENTS.items():

@@ -1,9 +1,20 @@
 """All experiments by name."""
 
+from scroll._core.checks import one_of
+
 from .deep.endtoend import END_TO_END
 from .grid.experiments import GRID
+from .models.methods import METHODS
 from .studies.registry import STUDIES
 from .tables.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {**GRID, **END_TO_END, **STUDIES}
 """Every experiment that `scroll bench` knows, in the order of the report."""
+
+
+def check_methods() -> None:
+    """Raise an error if a method names an experiment that cannot show a further row."""
+    able = [name for name, experiment in GRID.items() if experiment.where is not None]
+    for name, method in METHODS.items():
+        for asked in method.experiments:
+            one_of(f"METHODS[{name!r}].experiments", asked, able)

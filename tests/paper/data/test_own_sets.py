@@ -13,6 +13,7 @@ from scroll_paper.data.datasets import SETS, load
 from scroll_paper.grid.experiments import GRID
 from scroll_paper.models.method import Method, Training
 from scroll_paper.models.methods import METHODS
+from scroll_paper.registry import check_methods
 from scroll_paper.tables import records
 from scroll_paper.tables.builders import Scope, by_set
 from scroll_paper.tables.experiment import Request, Screen
@@ -164,10 +165,17 @@ def test_worker_processes_know_a_users_own_set_and_method():
 
 
 def test_a_method_is_shown_only_where_it_asks_to_be():
-    METHODS["own"] = Method("Own", Training(head), experiments=("headline", "architecture"))
+    METHODS["own"] = Method("Own", Training(head), experiments=("headline",))
     assert GRID["headline"].methods()[-1] == "own"
     assert "own" not in GRID["attribution"].methods()
-    assert "own" not in GRID["architecture"].methods()  # one table per method of its own
     first, *_, floor = GRID["headline"].build(Selection([]), GRID["headline"].scope())
     assert list(first.blocks[-1]) == ["Own"]
     assert [list(block) for block in floor.blocks] == [["Mean predictor"]]
+
+
+@pytest.mark.parametrize("asked", ["architecture", "cifar", "nowhere"])
+def test_a_method_cannot_ask_for_a_table_without_room(asked):
+    METHODS["own"] = Method("Own", Training(head), experiments=(asked,))
+    want = rf"`METHODS\['own'\]\.experiments` must be one of 'headline'.*, but got '{asked}'"
+    with pytest.raises(ValueError, match=want):
+        check_methods()

@@ -20,6 +20,7 @@ import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
+from paths import python_path
 from scroll.cli.app import app
 from scroll.training.bodies import ARCHITECTURES
 from scroll.training.progress import progress
@@ -37,7 +38,7 @@ from sweeps import exhaustive
 
 runner = CliRunner()
 ONE = ("headline", "--sets", "yacht", "--methods", "scroll-none", "--seeds", "5")
-HERE = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+HERE = python_path(Path(__file__).parent)
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 ROWS = tuple(row._replace(where={"steps": 20}) for row in table_rows.SCROLL.rows)
 

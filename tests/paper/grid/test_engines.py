@@ -17,6 +17,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from paths import python_path
 from scroll.cli.app import app
 from scroll.training import memory
 from scroll_paper.data.datasets import SETS, DataSet
@@ -182,9 +183,9 @@ sys.stdin.read()
 def ray(monkeypatch):
     """A cluster in a process of its own."""
     pytest.importorskip("ray")
-    here = str(Path(__file__).parent)  # where its workers find this module
-    told = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": here}
-    for name, value in told.items():
+    here = python_path(Path(__file__).parent)  # where its workers find this module
+    settings = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": here}
+    for name, value in settings.items():
         monkeypatch.setenv(name, value)
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen([sys.executable, "-c", HOLD], text=True, **pipes) as holder:

@@ -13,6 +13,7 @@ import torch
 from test_engines import ALL, SWEEP, UNITS, dask, narrow, numbers, register, sweep, table  # noqa: F401
 from typer.testing import CliRunner
 
+from paths import python_path
 from scroll.cli.app import app
 from scroll.training import progress
 from scroll_paper.grid import run
@@ -20,7 +21,7 @@ from scroll_paper.grid.engines import Engine, Recalled
 from scroll_paper.tables import records
 from sweeps import cases, exhaustive
 
-HERE = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+HERE = python_path(Path(__file__).parent)
 COMMAND = "from scroll_command import main; print('ready', flush=True); main()"
 LONG = "SCROLL_TEST_LONG"
 elsewhere, given_back = run.record_in_worker, run.records_of
