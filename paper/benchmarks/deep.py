@@ -17,7 +17,7 @@ from scroll import RegressionHead
 from scroll._core.checks import unchecked
 from scroll_paper.data.images import Pictures, moments, scaled
 from scroll_paper.deep.methods import LABELS
-from scroll_paper.deep.training import Course, Fitted, Step
+from scroll_paper.deep.training import Course, Step, TrainedNetwork
 from scroll_paper.models.resnet import ResNet18
 
 ROWS, CLASSES, ROUNDS = 45_000, 10, 5
@@ -40,7 +40,7 @@ def training(names: list[str], steps: int, batch: int, rows: Pictures) -> None:
         torch.manual_seed(0)
         body, head = ResNet18().cuda(), LABELS[name].head(ResNet18.features, CLASSES, ROWS).cuda()
         body.to(memory_format=torch.channels_last)
-        made[name] = Step(Fitted(body, head, moments(rows.x)), rows, Course(batch=batch))
+        made[name] = Step(TrainedNetwork(body, head, moments(rows.x)), rows, Course(batch=batch))
     index = torch.randint(ROWS, (batch,), device="cuda")
     spent = {name: [] for name in made}
     for step in made.values():

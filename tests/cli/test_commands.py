@@ -379,7 +379,9 @@ def test_a_model_from_python_is_asked_for_its_target(models):
     model = ScrollRegressor(max_steps=20, body=(16,), random_state=0)
     model.fit(frame[["a", "b"]].fillna(0).to_numpy(), frame["price"]).save("mine.scroll")
     frame[["a", "b", "price"]].to_csv("numbers.csv", index=False)
-    refused(scroll("evaluate", "mine.scroll", "numbers.csv"), "know its target", "--target")
+    refused(
+        scroll("evaluate", "mine.scroll", "numbers.csv"), "record its target column", "--target"
+    )
     told = good(scroll("evaluate", "mine.scroll", "numbers.csv", "--target", "price", "--json"))
     assert json.loads(told)["rows"] == 60
 

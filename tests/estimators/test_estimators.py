@@ -310,7 +310,7 @@ def test_update_is_as_if_it_had_been_there():
 def test_collapsed_noise_is_a_warning_with_a_remedy(monkeypatch):
     x, y = table(60)
     monkeypatch.setattr("scroll.estimators.user_warnings.INTERPOLATES", 10.0)
-    with pytest.warns(CollapsedNoise, match="or routing='auto', which asks"):
+    with pytest.warns(CollapsedNoise, match="or routing='auto', which chooses"):
         ScrollRegressor(routing="closed", **QUICK).fit(x, y)
     monkeypatch.setattr("scroll.heads.diagnosis.COLLAPSED", 1.0)
     with pytest.warns(CollapsedNoise, match="Here: routing='closed' or 'hybrid', or beta=0.5"):
@@ -528,3 +528,16 @@ def test_columns_of_one_name_are_refused_in_words():
     frame = pd.DataFrame(np.zeros((5, 2)), columns=["a", "a"])
     with pytest.raises(ValueError, match="`X` must have distinct column names, but got 'a' more"):
         ScrollRegressor().fit(frame, np.zeros(5))
+
+
+@pytest.mark.parametrize(
+    ("how", "want"),
+    [
+        ({"recipe": "paper", "body": "waves"}, "`body` must be 'auto' with recipe 'paper'"),
+        ({"recipe": "paper", "body": (16,)}, "`body` must be 'auto' with recipe 'paper'"),
+        ({"likelihood": "poisson", "beta": 0.5}, "`beta` must be 0 for likelihood 'poisson'"),
+    ],
+)
+def test_parameters_that_would_be_ignored_are_refused(how, want):
+    with pytest.raises(ValueError, match=want):
+        ScrollRegressor(**how).fit(np.zeros((9, 2)), np.arange(9))

@@ -225,7 +225,7 @@ def test_swapped_tensors_are_noticed(files, tmp_path):
         assert len(swapped) == len(whole)
         fresh = unpacked_seal(swapped, tmp_path)
         message = refused(swapped.replace(fresh.encode(), seal.encode()), tmp_path)
-        assert "its checksum does not fit" in message
+        assert "its checksum does not match" in message
 
 
 def unpacked_seal(content, folder):

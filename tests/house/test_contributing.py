@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from scroll.cli.app import app
 from scroll.training.settings import Settings
-from scroll_paper.data.datasets import at_hand
+from scroll_paper.data.datasets import SETS, at_hand
 from scroll_paper.grid import stacks
-from scroll_paper.models.methods import METHODS
+from scroll_paper.models.methods import TABLE_METHODS
 from scroll_paper.tables.records import load
 
 PAGE = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text("utf-8")
@@ -27,7 +27,8 @@ def example(heading, language):
 
 @pytest.fixture(autouse=True)
 def _short(tmp_path, monkeypatch):
-    """Train for few steps, in a folder with the user's table."""
+    """Train for few steps, in a folder with the user's table; forget it afterwards."""
+    known = dict(SETS)
     torch.set_default_dtype(torch.float32)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(stacks, "Settings", lambda **how: Settings(**how | {"steps": 20}))
@@ -36,6 +37,9 @@ def _short(tmp_path, monkeypatch):
     price = 2 * x + (colour == "red") + 0.3 * g.normal(size=60)
     rows = [f"{a},{b},{c}" for a, b, c in zip(x, colour, price, strict=True)]
     Path("mine.csv").write_text("\n".join(["x,colour,price", *rows]) + "\n")
+    yield
+    SETS.clear()
+    SETS.update(known)
 
 
 def test_a_table_of_your_own_from_the_command_line():
@@ -55,7 +59,7 @@ def test_a_method_of_your_own_from_python(capsys):
     try:
         exec(compile(example("Add a method", "python"), "CONTRIBUTING.md", "exec"), {})
     finally:
-        METHODS.pop("scroll-beta", None)
+        TABLE_METHODS.pop("scroll-beta", None)
     shown = capsys.readouterr().out
     assert "SCROLL-Full, beta 0.5" in shown
     assert "mine:price" in shown

@@ -165,7 +165,7 @@ CHANGES = {
 def test_a_posterior_is_a_value(change, hybrid):
     """Every change makes a new one; the old one stays as it was."""
     own = RegressionHead(H)
-    bound = refit(own, *data(), hybrid=hybrid, steps=3)
+    bound = refit(own, *data(), **({"hybrid": True, "steps": 3} if hybrid else {}))
     (psi, y), before, mean = data(), numbers(bound), bound(torch.ones(2, H)).mean
     fields = dict(vars(bound))
     new = CHANGES[change](bound, psi, y)
@@ -447,8 +447,9 @@ REFUSED = {
     "steps": (lambda: refit(head(), *data(), hybrid=True, steps=-1), r"`steps` must be a positive integer, but got -1"),
     "no draws": (lambda: refit(head(), *data()).sample_weights(-1), r"`n` must be a positive integer, but got -1"),
     "other features": (lambda: refit(head(), *data()).sample_weights(2)(torch.randn(3, H + 1)), r"`psi` must have shape \(..., N, "),
-    "no rows": (lambda: refit(head(), 5), r"`features` must be a tensor or give pairs, but got 5"),
+    "no rows": (lambda: refit(head(), 5), r"`features` must be a tensor or an iterable of pairs \(psi, y\), but got 5"),
     "infinite weight": (lambda: refit(head(), [(*data(), torch.full((N,), torch.inf))]), r"`weight` must be finite"),
+    "steps without hybrid": (lambda: refit(head(), *data(), steps=3), r"`hybrid` must be True with `added`, `steps` or `lr`, but got False"),
     "validation": (lambda: refit(head(), *data(), hybrid=True, validation=torch.zeros(3)), r"`validation` must give pairs"),
     "read once": (lambda: refit(head(), iter([data()]), hybrid=True), r"`features` must be readable more than once for a hybrid"),
     "NaN": (lambda: refit(head(), torch.full((N, H), torch.nan), torch.randn(N)), r"`psi` must be finite"),

@@ -25,7 +25,10 @@ def _one_line() -> Iterator[None]:
 
 
 Name = Annotated[
-    str, typer.Argument(help="Its name; `list` shows all, `report` writes docs/results.md.")
+    str,
+    typer.Argument(
+        help="Name of the experiment. `list` shows all; `report` writes docs/results.md."
+    ),
 ]
 Sets = Annotated[
     str,
@@ -33,19 +36,24 @@ Sets = Annotated[
 ]
 Methods = Annotated[str, typer.Option(help="Methods, separated by commas.")]
 Seeds = Annotated[str, typer.Option(help="Random seeds of the splits: 5-24, or 5,6,9.")]
-Device = Annotated[str, typer.Option(help="cpu or cuda; the best there is by default.")]
+Device = Annotated[str, typer.Option(help="cpu or cuda. Default: cuda if available.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Run a small part, in minutes.")]
 Compare = Annotated[bool, typer.Option("--compare", help="Show the paper's numbers beside ours.")]
-Dry = Annotated[bool, typer.Option("--tables", help="Train nothing; show the tables.")]
+Dry = Annotated[
+    bool, typer.Option("--tables", help="Train nothing; print the tables from the records.")
+]
 Data = Annotated[Path | None, typer.Option(help="Folder with the data sets.")]
 Records = Annotated[Path, typer.Option(help="Folder of the records.")]
-Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for CSV and Markdown.")]
+Output = Annotated[
+    Path,
+    typer.Option("--output", "-o", help="Folder for CSV and Markdown; for `report`, the file."),
+]
 Workers = Annotated[int, typer.Option(help="Worker processes; one per core on a CPU by default.")]
 Engine = Annotated[
     str, typer.Option(help="local, or a cluster: dask:tcp://HOST:8786, ray:HOST:6379.")
 ]
 Download = Annotated[
-    bool, typer.Option("--download", help="Let the weights of an encoder be downloaded.")
+    bool, typer.Option("--download", help="Allow downloading the weights of encoders.")
 ]
 
 
@@ -65,7 +73,7 @@ def bench(
     engine: Engine = "local",
     download: Download = False,
 ) -> None:
-    """Check a table of the paper: train what is missing from the records, and print the table."""
+    """Reproduce a table of the paper: run the missing experiments and print it."""
     with _one_line():
         from . import command
         from .tables.experiment import Request
@@ -78,10 +86,10 @@ def bench(
 
 
 def records(
-    files: Annotated[list[Path], typer.Argument(help="Record files from elsewhere.")],
-    into: Annotated[Path, typer.Option(help="The folder to append to.")] = RESULTS,
+    files: Annotated[list[Path], typer.Argument(help="Record files to add.")],
+    into: Annotated[Path, typer.Option(help="Folder to append to.")] = RESULTS,
 ) -> None:
-    """Append the records of other files that are not there yet."""
+    """Merge record files: append the records that the folder does not have yet."""
     with _one_line():
         from .tables.records import load, merge, skipped
 

@@ -34,7 +34,7 @@ def bench(name: str, request: Request, console: "Console", errors: "Console") ->
     if name == "list":
         request.allow(name, ())
         for each, experiment in EXPERIMENTS.items():
-            console.print(f"[bold]{each:17}[/bold] {experiment.about}", soft_wrap=True)
+            console.print(f"[bold]{each:22}[/bold] {experiment.about}", soft_wrap=True)
     elif name == "report":
         request.allow(name, ("results", "output"))
         page = REPORT if request.output == Request().output else request.output

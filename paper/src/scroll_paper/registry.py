@@ -4,7 +4,7 @@ from scroll._core.checks import one_of
 
 from .deep.endtoend import END_TO_END
 from .grid.experiments import GRID
-from .models.methods import METHODS
+from .models.methods import TABLE_METHODS
 from .studies.registry import STUDIES
 from .tables.experiment import Experiment
 
@@ -15,6 +15,6 @@ EXPERIMENTS: dict[str, Experiment] = {**GRID, **END_TO_END, **STUDIES}
 def check_methods() -> None:
     """Raise an error if a method names an experiment that cannot show a further row."""
     able = [name for name, experiment in GRID.items() if experiment.where is not None]
-    for name, method in METHODS.items():
+    for name, method in TABLE_METHODS.items():
         for asked in method.experiments:
-            one_of(f"METHODS[{name!r}].experiments", asked, able)
+            one_of(f"TABLE_METHODS[{name!r}].experiments", asked, able)

@@ -18,7 +18,7 @@ UNSEALED = "0" * 64  # stands where the checksum will be
 
 
 class Unreadable(ValueError):
-    """The file holds something else; the message says what."""
+    """Raised for a file that is not a valid archive; the message names the reason."""
 
 
 class Archive(NamedTuple):
@@ -68,7 +68,7 @@ def unpack(path: Path, kind: str) -> Archive:
     if not isinstance(checksum, str) or len(checksum) != len(UNSEALED):
         raise Unreadable("a file without its checksum")
     if _checksum(text.replace(checksum, UNSEALED, 1), tensors) != checksum:
-        raise Unreadable("a file that has changed since: its checksum does not fit")
+        raise Unreadable("a modified file: its checksum does not match")
     return Archive(content, tensors, checksum)
 
 

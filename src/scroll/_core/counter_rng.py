@@ -1,4 +1,4 @@
-"""Counter-based random numbers: a function of what they are for, without a generator's state.
+"""Counter-based random numbers: functions of (seed, step, row), without generator state.
 
 A number drawn for (seed, step, row) is the same on every device, in every stack and whatever was
 drawn before, so a replicate trains the same alone and in a stack.

@@ -37,14 +37,14 @@ def evaluate_table(
     model = load_model(path)
     known = list(targets) or target_names(model)
     remedy = "Name its column with --target."
-    require(known, str(path), "know its target", "a model saved from Python", remedy)
+    require(known, str(path), "record its target column", "a model saved from Python", remedy)
     frame, x = matched(table, model.schema_, known, note)
     t.target_kind(frame, known, table)
     with warnings_as_notes(note):
         p = model.predict_dist(x)
     rows = {"rows": len(frame)}
     if isinstance(model, ScrollClassifier):
-        require(plots is None, "--plots", "be asked of a regression", f"classes in {path}")
+        require(plots is None, "--plots", "be used with regression models", f"classes in {path}")
         labels, given = t.read_labels(frame, known[0]), model.levels_.tolist()
         index = class_indices(labels, given, name="target", where=f" in {table}", as_text=True)
         return rows | label_scores(p, as_tensor("y", index))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from .._core.archive import Unreadable, pack, unpack
-from .._core.checks import as_integer, invalid, require
+from .._core.checks import as_integer, comma_list, invalid, require
 from .._core.files import write
 from .._core.state_dicts import difference
 from .consensus import agree, caught
@@ -90,7 +90,8 @@ def resume(path: str | Path, **parts: Stateful) -> int:
         if Path(path).exists():
             kept = _read(Path(path))
             found = kept.states.keys()
-            require(found == parts.keys(), str(path), f"hold {set(parts)}", set(found))
+            want, got = (comma_list(sorted(names)) for names in (parts, found))
+            require(found == parts.keys(), str(path), f"hold the parts {want}", got)
             for name, part in bare.items():
                 with suppress(RuntimeError):  # a part that is spread over ranks may have no state
                     before[name] = deepcopy(part.state_dict())
@@ -129,7 +130,7 @@ def _read(path: Path) -> Kept:
         content, tensors, checksum = unpack(path, FORMAT)
         step, states = content["step"], _nested(content["parts"], tensors)
         require(as_integer(step, 0) is not None, "step", "be zero or more", short(step))
-        require(isinstance(states, dict), "parts", "be by name", short(states))
+        require(isinstance(states, dict), "parts", "be a dict of states by name", short(states))
     except (Unreadable, KeyError, TypeError, ValueError, RecursionError) as error:
         got = str(error) if isinstance(error, Unreadable) else f"something else: {error!r}"
         remedy = "Remove it to begin again."

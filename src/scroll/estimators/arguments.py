@@ -49,6 +49,13 @@ def check_parameters(given: Parameters, likelihood: str) -> None:
     one_of("routing", given.routing, ("auto", "free", "closed", "hybrid"))
     one_of("recipe", given.recipe, ("default", "paper"))
     check_body(given.body)
+    require(
+        given.recipe == "default" or (isinstance(given.body, str) and given.body == "auto"),
+        "body",
+        "be 'auto' with recipe 'paper', which has bodies of its own",
+        repr(given.body),
+        "Use recipe='default'.",
+    )
     positive_int("n_members", given.n_members)
     for name in ("max_steps", "batch_size"):
         if getattr(given, name) is not None:
@@ -57,6 +64,8 @@ def check_parameters(given: Parameters, likelihood: str) -> None:
         positive("learning_rate", given.learning_rate)
     not_negative("beta", given.beta)
     require(given.beta <= 1, "beta", "be at most 1", given.beta)
+    weighted = given.beta == 0 or likelihood in ("gaussian", "gaussreg")
+    require(weighted, "beta", f"be 0 for likelihood {likelihood!r}", given.beta)
     share = given.validation_fraction
     inside = isinstance(share, Real) and 0 < float(share) < 1
     require(inside, "validation_fraction", "lie strictly between 0 and 1", repr(share))

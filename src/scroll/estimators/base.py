@@ -27,7 +27,7 @@ from .user_warnings import warn_of_columns, warn_of_gaps
 
 
 class Scroll(BaseEstimator):  # type: ignore[misc]
-    """Columns, members, files: all but the target, which is the matter of `task_`."""
+    """Base of both estimators: columns, members and files. `task_` handles the target."""
 
     # Fourteen methods, because scikit-learn's users find every prediction on the estimator.
 
@@ -147,8 +147,8 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
     def ood_score(self, X: TableLike) -> Array:
         """Return how far out of distribution each row is: the leverage of its features, (N,).
 
-        Near 0 where the training rows determine the prediction, above 1 where they say less than
-        one further row would.
+        Near 0 where the training rows determine the prediction, above 1 where one new row would
+        be more informative than all training rows.
 
         Args:
             X: a table with the columns of training.

@@ -109,7 +109,7 @@ class Readout(nn.Module):
         return self.predict(self.message(psi))
 
 
-class Part(nn.Module):
+class MemberGroup(nn.Module):
     """The members that have the same body: a stack, its readout, and its posterior's statistics.
 
     Args:
@@ -211,7 +211,7 @@ class Model(nn.Module):
         self.spec = spec
         self.encoder = Encoder.from_layout(spec.layout)
         self.parts = nn.ModuleList(
-            Part(spec, candidate(spec, name, body), routes) for name, routes in spec.parts
+            MemberGroup(spec, candidate(spec, name, body), routes) for name, routes in spec.parts
         )
         shape = (spec.outputs,) if spec.likelihood == "gaussian" and spec.outputs > 1 else ()
         self.register_buffer("shift", torch.zeros(shape, dtype=torch.float64))
@@ -219,9 +219,9 @@ class Model(nn.Module):
         self.register_buffer("rates", torch.full((spec.outputs,), 1.0, dtype=torch.float64))
 
     @property
-    def each(self) -> list[Part]:
+    def each(self) -> list[MemberGroup]:
         """The parts, by their type."""
-        return [part for part in self.parts if isinstance(part, Part)]
+        return [part for part in self.parts if isinstance(part, MemberGroup)]
 
     @torch.no_grad()
     def put(self, found: list[Members]) -> "Model":

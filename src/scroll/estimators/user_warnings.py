@@ -45,11 +45,13 @@ def warn_if_collapsed(head: Head, bound: Posterior, routes: list[str], routing: 
     bare = [r == "closed" for r in routes]
     if any(bare) and float(bound.noise[bare].min()) < INTERPOLATES:
         words = (
-            "Noise collapse: the posterior interpolates the training rows. Either the columns tell "
-            "the target exactly, or the rows are too few for its features and its intervals too "
-            "narrow: more rows help, or an eval_set"
+            "Noise collapse: the posterior interpolates the training rows. Either the columns "
+            "determine the target exactly, or there are too few rows for the features and the "
+            "intervals are too narrow. Use more rows or an eval_set"
         )
-        words += "." if routing == "auto" else ", or routing='auto', which asks held-out rows."
+        words += (
+            "." if routing == "auto" else ", or routing='auto', which chooses on held-out rows."
+        )
     if words:
         _warn(words, CollapsedNoise)
 

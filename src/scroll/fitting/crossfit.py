@@ -20,7 +20,7 @@ from .search import rates, shared
 from .stacks import Data, Ensemble, Job, Members, member_seeds, posterior
 
 
-class Trial(NamedTuple):
+class CrossFitTrial(NamedTuple):
     """A trained stack and its log-probabilities of each row out of fold, (N, K)."""
 
     body: Candidate
@@ -54,7 +54,7 @@ def cross_fit(job: Job, *, members: int, seed: int) -> Ensemble:
     return Ensemble(parts, tried)
 
 
-def _trial(job: Job, body: Candidate, seeds: Sequence[int]) -> Trial:
+def _trial(job: Job, body: Candidate, seeds: Sequence[int]) -> CrossFitTrial:
     """Train a stack whose members hold out one fold each."""
     (rows, _), held = (_parts(job.data, len(seeds), others) for others in (True, False))
     done = train(
@@ -66,10 +66,12 @@ def _trial(job: Job, body: Candidate, seeds: Sequence[int]) -> Trial:
         score=held_out_nll,
         watch=job.watch(body.name, len(seeds)),
     )
-    return Trial(body, done, _out_of_fold(done, held, len(job.data.y)))
+    return CrossFitTrial(body, done, _out_of_fold(done, held, len(job.data.y)))
 
 
-def _members(data: Data, trial: Trial, which: list[int], power: float, lapse: float) -> Members:
+def _members(
+    data: Data, trial: CrossFitTrial, which: list[int], power: float, lapse: float
+) -> Members:
     """Return the members of a stack at the folds `which`."""
     done = trial.done
     keep = torch.zeros(len(done.steps), dtype=torch.bool)

@@ -11,7 +11,7 @@ from ..heads.head import Head
 from ..posterior.posterior import Posterior, refit
 from ..training.batches import Rows
 from ..training.loop import Trained, Watch, train
-from ..training.network import Network, Score, held_out_nll, stack
+from ..training.network import HeldOutScore, Network, held_out_nll, stack
 from ..training.settings import Settings
 from .plans import Candidate, Lead, Plan
 
@@ -102,7 +102,7 @@ class Job:
         plan: candidate bodies and how to train them.
         head: makes a head for a number of features and replicate axes.
         start: sets the initial parameters of a new head.
-        watch: returns what hears of progress, for a body's name and a number of networks.
+        watch: returns the progress callback for a body's name and a number of networks.
     """
 
     data: Data
@@ -185,7 +185,7 @@ def train_for(
         looks: number of looks of each replicate, (R,).
         settings: how to train.
         seeds: one per replicate.
-        watch: hears of progress.
+        watch: progress callback.
     """
     like = rows.x
     until = Rows(like.new_zeros(len(looks), 1, 1), looks[:, None].to(like))
@@ -193,7 +193,7 @@ def train_for(
     return train(fresh, rows, until, how, seeds=seeds, score=_towards(like), watch=watch).network
 
 
-def _towards(like: Tensor) -> Score:
+def _towards(like: Tensor) -> HeldOutScore:
     """Return a score that falls until the look at which a replicate is kept, and then rises."""
     seen = torch.zeros((), dtype=like.dtype, device=like.device)
 

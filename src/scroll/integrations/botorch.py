@@ -88,7 +88,7 @@ class Surrogate(Model, FantasizeMixin):
 
     def __init__(self, body: nn.Module, bound: Posterior, weights: Weights | None = None):
         super().__init__()
-        remedy = "Posterior the head on the features of all rows: scroll.refit(head, body(x), y)."
+        remedy = "Refit the head on the features of all rows: scroll.refit(head, body(x), y)."
         kind = isinstance(bound, Posterior)
         require(kind, "bound", "be a scroll.Posterior", type(bound).__name__, remedy, TypeError)
         likelihood = bound.head.likelihood
@@ -105,7 +105,7 @@ class Surrogate(Model, FantasizeMixin):
             "bound",
             "come from a head without replicates",
             f"replicates {bound.head.replicates}",
-            "Posterior each replicate on its own.",
+            "Refit each replicate on its own.",
         )
         self.body, self.bound = body, bound
         self.likelihood = likelihood  # BoTorch asks for it before it fantasises

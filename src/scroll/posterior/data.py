@@ -68,7 +68,12 @@ def batches(features: Tensor | Batches, y: Tensor | None) -> Iterator[Batch]:
     if hasattr(features, "shape"):
         tensor("features", features)
     require(y is None, "y", "be None when `features` gives pairs (psi, y)", type(y).__name__)
-    require(isinstance(features, Iterable), "features", "be a tensor or give pairs", repr(features))
+    require(
+        isinstance(features, Iterable),
+        "features",
+        "be a tensor or an iterable of pairs (psi, y)",
+        repr(features),
+    )
     for batch in features:
         yield check_batch("features", batch)
 

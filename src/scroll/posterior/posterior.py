@@ -264,6 +264,8 @@ def refit(
     remedy = "These rows choose the S+ of a hybrid: pass hybrid=True."
     unused = validation is not None and not hybrid
     require(not unused, "validation", "be None unless `hybrid` is True", "rows", remedy)
+    default, remedy = settings == AddedSettings(), "They shape the S+ of a hybrid."
+    require(hybrid or default, "hybrid", "be True with `added`, `steps` or `lr`", False, remedy)
     statistics = statistics_of(head, batches(features, y))
     remedy = "An iterator that was read before is empty: pass a loader or a list."
     require(bool(statistics.count > 0), "features", "give at least one batch", "none", remedy)

@@ -19,7 +19,7 @@ from torch import Tensor
 from .._core.checks import require, unchecked
 from .batches import Feed, Rows
 from .graph import captured
-from .network import Network, Score, fill, held_out_nll, take
+from .network import HeldOutScore, Network, fill, held_out_nll, take
 from .optimiser import Adam, FlatParameters
 from .settings import Settings, step_factors
 
@@ -51,7 +51,7 @@ def train(
     settings: Settings | None = None,
     *,
     seeds: Sequence[int] | None = None,
-    score: Score = held_out_nll,
+    score: HeldOutScore = held_out_nll,
     watch: Watch | None = None,
 ) -> Trained:
     """Train every replicate until it stops, and return each at its best held-out score.
@@ -90,7 +90,7 @@ def train_in_parts(
     settings: Settings | None = None,
     *,
     seeds: Sequence[int] | None = None,
-    score: Score = held_out_nll,
+    score: HeldOutScore = held_out_nll,
     watch: Watch | None = None,
 ) -> Iterator[Trained]:
     """Yield replicates, ready to predict, as they leave the stack; arguments as for `train`."""
@@ -127,7 +127,7 @@ def _start(
     held: Rows,
     settings: Settings,
     seeds: Sequence[int] | None,
-    score: Score,
+    score: HeldOutScore,
 ) -> "TrainingState":
     """Return the state before the first step."""
     require(
@@ -158,7 +158,9 @@ class TrainingState:
         score: what is minimised on the held-out rows.
     """
 
-    def __init__(self, network: Network, feed: Feed, held: Rows, settings: Settings, score: Score):
+    def __init__(
+        self, network: Network, feed: Feed, held: Rows, settings: Settings, score: HeldOutScore
+    ):
         count, like = len(held.y), held.x  # the precision of scores; y may be labels
         self.network, self.feed, self.held = copy.deepcopy(network), feed, held
         self.settings, self.score, self.total = settings, score, feed.rows.y.shape[1]

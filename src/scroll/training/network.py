@@ -75,7 +75,7 @@ class Network(nn.Module):
             self.trainable.condition(self.body(rows.x), rows.y)
 
 
-Score = Callable[[Network, Rows], Tensor]  # to be minimised on held-out rows, (R,)
+HeldOutScore = Callable[[Network, Rows], Tensor]  # to be minimised on held-out rows, (R,)
 
 
 def held_out_nll(network: Network, rows: Rows) -> Tensor:
@@ -96,9 +96,9 @@ def stack(
     seeds: Sequence[int],
     dtype: torch.dtype | None = None,
 ) -> Network:
-    """Return `make((R,))`, where replicate r starts as `make(())` after `torch.manual_seed(r)`.
+    """Return `make((R,))`; replicate r has the initial values of `make(())` with seed `seeds[r]`.
 
-    The seeds are those of local generators: torch's own generator does not move.
+    The seeds are those of local generators: torch's global generator is not used.
 
     Args:
         make: makes a network with given leading axes of replicates.

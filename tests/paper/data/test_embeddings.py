@@ -520,7 +520,7 @@ def test_a_set_of_texts_may_fetch_its_encoder_if_asked(places, monkeypatch, down
         raise OSError("no line")
 
     monkeypatch.setitem(ENCODERS, "letters", ENCODERS["letters"]._replace(load=load, shipped=False))
-    read = run.reader(run.Source(None, torch.device("cpu"), download), lambda text: None)
+    read = run.reader(run.RowSource(None, torch.device("cpu"), download), lambda text: None)
     with pytest.raises(FileNotFoundError, match="Go online" if download else "--download"):
         read("toy", (0,))
     assert asked == [download]

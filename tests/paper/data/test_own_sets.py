@@ -12,7 +12,7 @@ from scroll_paper.data import own
 from scroll_paper.data.datasets import SETS, load
 from scroll_paper.grid.experiments import GRID
 from scroll_paper.models.method import Method, Training
-from scroll_paper.models.methods import METHODS
+from scroll_paper.models.methods import TABLE_METHODS
 from scroll_paper.registry import check_methods
 from scroll_paper.tables import records
 from scroll_paper.tables.builders import Scope, by_set
@@ -32,7 +32,7 @@ def _here(tmp_path, monkeypatch):
     """In a folder of its own; what is registered is forgotten afterwards."""
     torch.set_default_dtype(torch.float32)
     monkeypatch.chdir(tmp_path)
-    before = [(known, dict(known)) for known in (SETS, METHODS)]
+    before = [(known, dict(known)) for known in (SETS, TABLE_METHODS)]
     yield
     for known, kept in before:
         known.clear()
@@ -152,7 +152,7 @@ def head(features, replicates, setting):
 
 def test_worker_processes_know_a_users_own_set_and_method():
     write()
-    METHODS["own"] = Method("Own", Training(head), experiments=("headline",))
+    TABLE_METHODS["own"] = Method("Own", Training(head), experiments=("headline",))
     asked = Request(("mine.csv:price",), seeds=(5,), device="cpu", results=Path("two"), workers=2)
     (two,) = SHORT.run(asked, Screen())
     (one,) = SHORT.run(replace(asked, results=Path("one"), workers=1), Screen())
@@ -165,7 +165,7 @@ def test_worker_processes_know_a_users_own_set_and_method():
 
 
 def test_a_method_is_shown_only_where_it_asks_to_be():
-    METHODS["own"] = Method("Own", Training(head), experiments=("headline",))
+    TABLE_METHODS["own"] = Method("Own", Training(head), experiments=("headline",))
     assert GRID["headline"].methods()[-1] == "own"
     assert "own" not in GRID["attribution"].methods()
     first, *_, floor = GRID["headline"].build(Selection([]), GRID["headline"].scope())
@@ -175,7 +175,7 @@ def test_a_method_is_shown_only_where_it_asks_to_be():
 
 @pytest.mark.parametrize("asked", ["architecture", "cifar", "nowhere"])
 def test_a_method_cannot_ask_for_a_table_without_room(asked):
-    METHODS["own"] = Method("Own", Training(head), experiments=(asked,))
-    want = rf"`METHODS\['own'\]\.experiments` must be one of 'headline'.*, but got '{asked}'"
+    TABLE_METHODS["own"] = Method("Own", Training(head), experiments=(asked,))
+    want = rf"`TABLE_METHODS\['own'\]\.experiments` must be one of 'headline'.*, but got '{asked}'"
     with pytest.raises(ValueError, match=want):
         check_methods()

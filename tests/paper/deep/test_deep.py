@@ -15,8 +15,8 @@ from scroll_paper.data.images import Pictures, augmented, moments, scaled
 from scroll_paper.data.sources import SOURCES
 from scroll_paper.deep import training, vision
 from scroll_paper.deep.methods import LABELS, NUMBERS
-from scroll_paper.deep.training import Course, Fitted, Step, train_network
-from scroll_paper.deep.vision import Parts, Unit
+from scroll_paper.deep.training import Course, Step, TrainedNetwork, train_network
+from scroll_paper.deep.vision import DeepUnit, Parts
 from scroll_paper.models.baselines import MeanVariance
 from scroll_paper.models.resnet import ResNet18
 from scroll_paper.models.softmax import laplace
@@ -134,7 +134,7 @@ def test_a_step_is_what_a_plain_loop_does():
     other, twin = Small(), LABELS["ova-diag"].head(6, 10, 48)
     other.load_state_dict(body.state_dict())
     twin.load_state_dict(head.state_dict())
-    step = Step(Fitted(body, head, moments(rows.x)), rows, course)
+    step = Step(TrainedNetwork(body, head, moments(rows.x)), rows, course)
     plain = torch.optim.SGD(other.parameters(), 0.1, 0.9, weight_decay=5e-4, nesterov=True)
     adam = torch.optim.Adam(twin.parameters(), 1e-3)
     for i in range(3):
@@ -163,7 +163,7 @@ def test_the_rate_of_a_head_falls_where_it_is_told_to(anneal):
     rows = pictures()
     body, head = Small(), LABELS["ova-full"].head(6, 10, 48)
     course = Course(batch=8, compile=False, anneal_head=anneal)
-    step = Step(Fitted(body, head, moments(rows.x)), rows, course)
+    step = Step(TrainedNetwork(body, head, moments(rows.x)), rows, course)
     before = [[p.clone() for p in part.parameters()] for part in (body, head)]
     step(torch.arange(8), 1.0)  # the last of all
     still = [
@@ -179,7 +179,7 @@ def test_precisions_learn_at_a_rate_of_their_own(name):
     rows, head = pictures(), LABELS[name].head(6, 10, 48)
     course = Course(batch=8, compile=False, anneal_head=True, alpha_rate=0.25)
     before = {k: p.detach().clone() for k, p in head.named_parameters()}
-    Step(Fitted(Small(), head, moments(rows.x)), rows, course)(torch.arange(8), 0.5)
+    Step(TrainedNetwork(Small(), head, moments(rows.x)), rows, course)(torch.arange(8), 0.5)
     went = {k: (p - before[k]).abs().max().item() for k, p in head.named_parameters()}
     assert went.pop("log_alpha") == pytest.approx(0.25 * 0.5e-3, rel=1e-2)
     assert all(way == pytest.approx(0.5e-3, rel=1e-2) for way in went.values())
@@ -189,7 +189,7 @@ def test_a_frozen_body_stays_as_it_is():
     rows = pictures()
     body, head = Small(), LABELS["ova-full"].head(6, 10, 48)
     before = [p.clone() for p in body.parameters()]
-    now = Fitted(body, head, moments(rows.x))
+    now = TrainedNetwork(body, head, moments(rows.x))
     start = training.validation_score(head, now.features(rows.x), rows.y)
     course = Course(epochs=20, batch=8, head_lr=0.03, frozen=True, compile=False)
     found = train_network(body, head, rows, rows, course)
@@ -204,7 +204,7 @@ def test_the_prior_is_found_every_so_often_and_added_at_every_step(monkeypatch):
     monkeypatch.setattr(PriorGradient, "add", lambda p: (calls.append("add"), real[1](p)))
     rows = rows._replace(y=rows.y.float())
     step = Step(
-        Fitted(Small(), NUMBERS["scroll-full"].head(6, 1, 48), moments(rows.x)),
+        TrainedNetwork(Small(), NUMBERS["scroll-full"].head(6, 1, 48), moments(rows.x)),
         rows,
         Course(batch=8, compile=False, prior_every=4),
     )
@@ -245,7 +245,7 @@ def parts(labels, seed=0):
 
 
 def test_a_softmax_brings_its_posterior_along():
-    unit = Unit("cifar10", "softmax", 0, course=QUICK)
+    unit = DeepUnit("cifar10", "softmax", 0, course=QUICK)
     found, lines, kept = vision.trained(unit, parts(True), Small)
     assert [line["fit"]["method"] for line in lines] == ["softmax", "softmax-laplace"]
     data = parts(True)
@@ -272,7 +272,7 @@ def test_a_softmax_brings_its_posterior_along():
 @pytest.mark.parametrize("name", ["scroll-full", "map", "mvn"])
 def test_ages_are_measured_in_years(name):
     data = parts(False)
-    found, (line,), _ = vision.trained(Unit("faces", name, 0, course=QUICK), data, Small)
+    found, (line,), _ = vision.trained(DeepUnit("faces", name, 0, course=QUICK), data, Small)
     with torch.no_grad():
         p = found.head(found.features(data.test.x))
     error = 10 * (p.mean.reshape(-1) - data.test.y)
@@ -298,11 +298,11 @@ def test_a_network_that_has_become_nan_trains_no_further(monkeypatch):
 
 def test_a_record_says_in_what_its_course_is_not_the_papers():
     odd = replace(Course(), anneal_head=True, head_lr=0.01, frozen=True, compile=False)
-    assert Unit("faces", "map", 0, "frozen", odd).fit() == {
+    assert DeepUnit("faces", "map", 0, "frozen", odd).fit() == {
         "set": "faces", "method": "map", "seed": 0,
         "condition": "frozen", "anneal_head": True, "head_lr": 0.01,
     }  # fmt: skip
-    assert Unit("faces", "map", 0, "tuned", Course()).fit() == {
+    assert DeepUnit("faces", "map", 0, "tuned", Course()).fit() == {
         "set": "faces", "method": "map", "seed": 0, "condition": "tuned",
     }  # fmt: skip
 
@@ -316,7 +316,7 @@ def test_only_heads_with_a_learned_prior_have_a_rate_for_it():
 
 def test_a_record_says_how_it_was_made():
     said = []
-    unit = Unit("faces", "scroll-diag", 0, course=QUICK)
+    unit = DeepUnit("faces", "scroll-diag", 0, course=QUICK)
     _, (line,), _ = vision.trained(unit, parts(False), Small, lambda *how: said.append(how))
     assert line["scores"] == [round(score, 4) for _, score in said]
     assert line["val"] == min(score for _, score in said)

@@ -11,7 +11,7 @@ from scroll_paper.data.images import Pictures, moments
 from scroll_paper.deep import endtoend, vision
 from scroll_paper.deep.endtoend import END_TO_END
 from scroll_paper.deep.methods import LABELS, labels_of
-from scroll_paper.deep.training import Fitted
+from scroll_paper.deep.training import TrainedNetwork
 from scroll_paper.report import report
 from scroll_paper.tables import published, records
 from scroll_paper.tables.experiment import Request, Results, Screen
@@ -197,5 +197,5 @@ def test_a_head_that_has_an_answer_gives_it(method):
             return x.reshape(len(x), 12, -1).mean(-1)
 
     head = LABELS[method].head(12, 10, 40)
-    said = vision.health(Fitted(Body(), head, moments(x)), rows)
+    said = vision.health(TrainedNetwork(Body(), head, moments(x)), rows)
     assert set(said) == ({"noise_share", "hard_weight"} if method == "gaussreg-diag" else set())

@@ -23,7 +23,7 @@ from scroll_paper.grid.experiment import GridExperiment
 from scroll_paper.grid.experiments import GRID
 from scroll_paper.grid.plan import Group, Unit, Work, missing, plan
 from scroll_paper.models.method import Setting
-from scroll_paper.models.methods import METHODS
+from scroll_paper.models.methods import TABLE_METHODS
 from scroll_paper.tables import records
 from scroll_paper.tables.builders import Scope
 from scroll_paper.tables.experiment import Request
@@ -100,7 +100,7 @@ def units(monkeypatch):
 def train(folder, data, asked=ALL, **how):
     """Train the toy; what was said."""
     said = []
-    run.train(PLAY.works(asked), folder, run.Source(data, CPU), say=said.append, **how)
+    run.train(PLAY.works(asked), folder, run.RowSource(data, CPU), say=said.append, **how)
     return said
 
 
@@ -137,13 +137,13 @@ def flat(units):
 def test_missing_is_what_the_records_lack():
     setting = Setting("toy", "map", steps=20)
     asked = Work(setting, (3, 4), ("relu", "tanh"), members=5)
-    groups = [Group("relu", s, k, 0) for s in (3, 4) for k in METHODS["map"].training.grid]
+    groups = [Group("relu", s, k, 0) for s in (3, 4) for k in TABLE_METHODS["map"].training.grid]
     bent = [g._replace(architecture="tanh") for g in groups]
     assert missing([asked], set()) == [Unit(asked, groups + bent)]
     fit = {"set": "toy", "method": "map", "steps": 20, "architecture": "relu", "seed": 3}
     done = {records.key(fit | {"knob": k, "member": 4}) for k in (1e-4, 1e-1)}
     done |= {
-        records.key(fit | {"knob": k}) for k in METHODS["map"].training.grid
+        records.key(fit | {"knob": k}) for k in TABLE_METHODS["map"].training.grid
     }  # not the last line
     tanh = fit | {"architecture": "tanh", "member": 4}
     done |= {records.key(tanh | {"knob": g.knob, "seed": g.seed}) for g in groups}
@@ -247,7 +247,7 @@ def test_more_members_add_only_what_is_new(tmp_path, data):
 
 def test_a_plan_cuts_a_stack_that_would_not_fit(data, monkeypatch):
     wanted = missing(PLAY.works(ALL), set())
-    read = run.reader(run.Source(data, CPU))
+    read = run.reader(run.RowSource(data, CPU))
     whole = plan(wanted, read, CPU)
     assert whole.units == wanted
     assert whole.fits == sum(u.fits for u in wanted) == 56
@@ -322,7 +322,7 @@ def live(folder, data, told, barrier=None):
     records.append = tell
     if barrier:
         records.load = together
-    run.train(PLAY.works(ALL), folder, run.Source(data, CPU), say=lambda _: None)
+    run.train(PLAY.works(ALL), folder, run.RowSource(data, CPU), say=lambda _: None)
     told.send(None)
 
 
@@ -446,18 +446,18 @@ def test_workers_record_what_one_does(tmp_path, data, units):
     assert numbers(tmp_path / "two") == numbers(tmp_path / "one")
 
 
-@pytest.mark.parametrize("method", [name for name, m in METHODS.items() if m.trained_as])
+@pytest.mark.parametrize("method", [name for name, m in TABLE_METHODS.items() if m.trained_as])
 def test_the_networks_that_a_row_is_made_of_give_its_line(method, tmp_path, data):
-    stem, members = METHODS[method].trained_as, METHODS[method].members
+    stem, members = TABLE_METHODS[method].trained_as, TABLE_METHODS[method].members
     labelled = stem == "softmax"
     name = "labels" if labelled else "toy"
     setting = Setting(name, stem, steps=20, width=8)
-    asked = Work(setting, (0,), ("tanh",), METHODS[stem].training.grid[:1], members)
+    asked = Work(setting, (0,), ("tanh",), TABLE_METHODS[stem].training.grid[:1], members)
     (unit,) = missing([asked], set())
-    rows = run.reader(run.Source(data, CPU))(name, (0,))
+    rows = run.reader(run.RowSource(data, CPU))(name, (0,))
     found = [r for lines in stacks.train_stack(unit, rows) for r in lines]
     (mine,) = (r for r in found if r["fit"]["method"] == method)
-    mixed = METHODS[method].ensemble and not labelled
+    mixed = TABLE_METHODS[method].ensemble and not labelled
     read = "gap" if method == "loo-gap" else "nll_mixture" if mixed else "nll"
     assert math.isfinite(mine["metrics"][read])
     assert math.isfinite(mine["val"])
@@ -511,7 +511,7 @@ def test_the_scope_is_what_was_asked_for_or_the_usual():
 def test_folds_are_read_once_while_they_last(data, monkeypatch):
     loads, load = [], run.datasets.load
     monkeypatch.setattr(run.datasets, "load", lambda *a: loads.append(a) or load(*a))
-    read = run.reader(run.Source(data, CPU))
+    read = run.reader(run.RowSource(data, CPU))
     one = read("toy", (0, 1))
     assert read("toy", (0, 1)) is one
     assert read("toy", (0,)).train.y.shape == (1, 36)

@@ -160,7 +160,7 @@ def test_a_negative_number_of_workers_is_refused():
 
 def test_a_device_that_is_not_there_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    said = refused(bench(*ONE, "--device", "cuda"), "`device` must be one that is there", "'cuda'")
+    said = refused(bench(*ONE, "--device", "cuda"), "`device` must be available", "'cuda'")
     assert "--device cpu" in said
     assert said.count("\n") == 1
 

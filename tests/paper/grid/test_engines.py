@@ -88,7 +88,7 @@ class Killer:
 
 
 def sweep(results, data, where, watch=None):
-    source = run.Source(data, torch.device("cpu"))
+    source = run.RowSource(data, torch.device("cpu"))
     run.train(
         SWEEP.works(ALL), Path(results), source, say=str, watch=watch or unwatched, engine=where
     )
@@ -359,7 +359,7 @@ def test_a_worker_may_fetch_what_its_caller_may(monkeypatch, download):
 
     monkeypatch.setattr(run.datasets, "load", load)
     unit = plan.Unit(next(iter(SWEEP.works(ALL))), [plan.Group("relu", 0, None, 0)])
-    source = run.Source(f"of {download}", torch.device("cpu"), download)
+    source = run.RowSource(f"of {download}", torch.device("cpu"), download)
     for there in (
         lambda: trained_there(unit, source),
         lambda: run.record_in_worker(unit, Path(), set(), source),

@@ -102,7 +102,7 @@ def swept(results, data):
     register()
     narrow()
     run.record_in_worker = there
-    source = run.Source(data, torch.device("cpu"))
+    source = run.RowSource(data, torch.device("cpu"))
     run.train(SWEEP.works(ALL), Path(results), source, workers=2, say=str)
 
 

@@ -26,7 +26,7 @@ from scroll_paper.grid.stacks import networks_at_once, train_stack
 from scroll_paper.models import evaluation
 from scroll_paper.models.evaluation import Fitted
 from scroll_paper.models.method import Setting, prepared
-from scroll_paper.models.methods import METHODS
+from scroll_paper.models.methods import TABLE_METHODS
 from scroll_paper.models.ood import auroc, ood_auroc
 from scroll_paper.tables import published
 from scroll_paper.tables import rows as table_rows
@@ -39,7 +39,7 @@ CPU = torch.device("cpu")
 DATA = os.environ.get("SCROLL_DATA")
 real = pytest.mark.skipif(DATA is None, reason="$SCROLL_DATA names no folder of real tables")
 SHIFTED = [row.method for block in table_rows.OOD for row in block.rows]
-STEMS = list(dict.fromkeys(METHODS[m].trained_as or m for m in SHIFTED))
+STEMS = list(dict.fromkeys(TABLE_METHODS[m].trained_as or m for m in SHIFTED))
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -141,7 +141,7 @@ def fitted(method, seeds=(0,), members=1, **how):
     """The records of a method at home, told from away."""
     made = Setting("home", method, foreign="away", steps=20, width=8, **how)
     work = Work(made, seeds, ("relu", "tanh+LN"), None, members)
-    read = run.reader(run.Source(None, CPU))
+    read = run.reader(run.RowSource(None, CPU))
     units = plan([Unit(work, work.groups())], read, CPU).units
     return [
         r
@@ -153,9 +153,9 @@ def fitted(method, seeds=(0,), members=1, **how):
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_every_row_of_the_table_is_scored(known, stem):
-    members = METHODS[stem].training.members if stem in ("map",) else 1
+    members = TABLE_METHODS[stem].training.members if stem in ("map",) else 1
     found = fitted(stem, members=members)
-    mine = [m for m in SHIFTED if (METHODS[m].trained_as or m) == stem]
+    mine = [m for m in SHIFTED if (TABLE_METHODS[m].trained_as or m) == stem]
     for method in mine:
         scores = [r["metrics"] for r in found if r["fit"]["method"] == method]
         assert scores
@@ -172,7 +172,7 @@ def test_foreign_rows_change_nothing_else(known):
     with_ = fitted("scroll-full")
     made = Setting("home", "scroll-full", steps=20, width=8)
     work = Work(made, (0,), ("relu", "tanh+LN"))
-    read = run.reader(run.Source(None, CPU))
+    read = run.reader(run.RowSource(None, CPU))
     without = [
         r for lines in train_stack(Unit(work, work.groups()), read("home", (0,))) for r in lines
     ]
@@ -197,7 +197,7 @@ def test_measuring_a_few_at_a_time_is_measuring_all(known, monkeypatch, stem):
 
 def test_how_many_are_measured_at_once_goes_by_memory(known, monkeypatch):
     work = Work(Setting("home", "scroll-full", width=8), (0,))
-    data = run.reader(run.Source(None, CPU))("home", (0,), foreign="away")
+    data = run.reader(run.RowSource(None, CPU))("home", (0,), foreign="away")
     rows = 60 + 30
     each = 4 * (4 * rows + 10 * 8 * rows)
     monkeypatch.setattr("scroll_paper.grid.stacks.available", lambda device: 70 * each)
@@ -211,7 +211,12 @@ def test_the_refit_takes_the_best_route_and_tells_by_leverage(known):
     data = Folds(*(Rows(r.x.double(), r.y.double()) for r in data))
     made = Setting("home", "scroll-full", width=8)
     net = prepared(
-        METHODS["scroll-full"].training, made, ["relu", "tanh"], [0, 1], [None] * 2, data.train
+        TABLE_METHODS["scroll-full"].training,
+        made,
+        ["relu", "tanh"],
+        [0, 1],
+        [None] * 2,
+        data.train,
     )
     net = net.double().eval()
     with torch.no_grad():
@@ -240,7 +245,7 @@ def test_leverage_tells_what_is_far_off(known):
     """The inputs themselves as features, ten deviations away: nothing is missed."""
     home, away = tables(n=200, shift=10.0)
     data = folds(home, (0,), foreign=away)
-    head = METHODS["scroll-full"].training.head(4, (1,), Setting("home", "scroll-full"))
+    head = TABLE_METHODS["scroll-full"].training.head(4, (1,), Setting("home", "scroll-full"))
     with torch.no_grad():
         lines = evaluation.routed(Fitted(Network(torch.nn.Identity(), head), data))
     assert lines["free-refit"].metrics["auroc"].item() == 1
@@ -251,7 +256,8 @@ def test_what_the_inputs_alone_tell_is_that_of_a_linear_model(known):
     data = folds(home, (0, 1), foreign=away)
     data = Folds(*(Rows(r.x.double(), r.y.double()) for r in data))
     net = Network(
-        torch.nn.Identity(), METHODS["inputs"].training.head(4, (2,), Setting("home", "inputs"))
+        torch.nn.Identity(),
+        TABLE_METHODS["inputs"].training.head(4, (2,), Setting("home", "inputs")),
     )
     with torch.no_grad():
         line = evaluation.inputs_alone(Fitted(net, data))[""]
@@ -297,7 +303,7 @@ def test_the_settings_of_a_shift():
         for row in block.rows:
             for where in row.at("sick"):
                 made = setting("sick", row.method, where)
-                head = METHODS[row.method].training.head(4, (1,), made)
+                head = TABLE_METHODS[row.method].training.head(4, (1,), made)
                 assert head.batches or not made.batch
 
 
@@ -351,7 +357,7 @@ def test_the_caption_names_the_encoder_and_the_foreign_set():
 def test_white_wine_is_told_from_red_by_leverage_and_not_by_a_constant():
     """Few steps of one seed: the closed corner tells, what has no covariance cannot."""
     torch.set_default_dtype(torch.float32)
-    read, found = run.reader(run.Source(None, CPU), lambda *_: None), {}
+    read, found = run.reader(run.RowSource(None, CPU), lambda *_: None), {}
     for method in ("closed-full", "map", "scroll-none"):
         made = Setting("wine", method, foreign="wine_white", steps=150)
         work = Work(made, (5,), ("relu",), (1e-3,) if method == "map" else None)
@@ -388,7 +394,7 @@ def test_where_steps_are_short_a_noise_starts_at_the_spread(name):
     x, y = rng.normal(size=(50, 6)), 20 * rng.normal(size=50)
     data = folds(Data("home", x, y, [f"x{i}" for i in range(6)]), (0, 1))
     spread = data.train.y.std(-1)
-    method = METHODS[name].training
+    method = TABLE_METHODS[name].training
 
     def variance(short):
         made = Setting("home", name, short_steps=short, width=8)

@@ -25,7 +25,7 @@ from scroll_paper.models.baselines import Constant, MeanVariance, Variational, l
 from scroll_paper.models.evaluation import Fitted
 from scroll_paper.models.gp import Process
 from scroll_paper.models.method import Setting, prepared
-from scroll_paper.models.methods import METHODS
+from scroll_paper.models.methods import TABLE_METHODS
 
 R, N, D, H = 3, 30, 3, 5
 THEIRS = {
@@ -301,7 +301,7 @@ def test_the_greatest_evidence_of_a_gp_is_scikit_learns():
     """From the benchmark's start."""
     rows = data(1)
     made = prepared(
-        METHODS["gp-rbf"].training, Setting("yacht", "gp-rbf"), ["none"], [0], [None], rows
+        TABLE_METHODS["gp-rbf"].training, Setting("yacht", "gp-rbf"), ["none"], [0], [None], rows
     )
     names = ("log_scale", "log_length", "log_noise")
 
@@ -458,7 +458,7 @@ def test_a_deep_ensemble_has_the_noise_of_its_means_validation_residuals():
 def test_mc_dropout_is_the_moments_of_its_passes():
     passes, folds = 6, Folds(data(R), data(R), data(R))
     setting = Setting("yacht", "mc-dropout", width=8)
-    method, knobs = METHODS["mc-dropout"].training, (1e-3, 1e-2, 1e-1)
+    method, knobs = TABLE_METHODS["mc-dropout"].training, (1e-3, 1e-2, 1e-1)
     network = prepared(method, setting, ["relu"] * 3, (5, 6, 7), knobs, folds.train).eval()
     again = copy.deepcopy(network)
     with torch.no_grad():

@@ -12,7 +12,7 @@ from scroll_paper.data.protocol import Folds, metrics
 from scroll_paper.models import evaluation, softmax
 from scroll_paper.models.evaluation import Fitted
 from scroll_paper.models.method import Setting, prepared
-from scroll_paper.models.methods import METHODS
+from scroll_paper.models.methods import TABLE_METHODS
 from scroll_paper.models.softmax import Softmax, VariationalSoftmax
 
 R, N, H, K = 2, 40, 5, 3
@@ -106,7 +106,7 @@ def test_averaged_logits_against_the_integral():
 
 def test_members_and_passes_are_averaged_as_probabilities():
     setting, data = Setting("wine_quality", "softmax"), rows()
-    method = METHODS["softmax"].training
+    method = TABLE_METHODS["softmax"].training
     net = prepared(method, setting, ["tanh"] * R, [0, 1], [0.1] * R, data).double().eval()
     same = Rows(data.x[:1].expand(R, -1, -1), data.y[:1].expand(R, -1))
     fitted = Fitted(net, Folds(same, same, same))
@@ -115,7 +115,7 @@ def test_members_and_passes_are_averaged_as_probabilities():
         want = Categorical(net(same.x).probs.mean(0, keepdim=True).log())
     for name, value in metrics(want, same.y[:1]).items():
         torch.testing.assert_close(line.metrics[name], value, rtol=1e-9, atol=1e-12)
-    thin = METHODS["softmax-dropout"].training
+    thin = TABLE_METHODS["softmax-dropout"].training
     net = prepared(thin, setting, ["tanh"] * R, [0, 1], [0.1] * R, data).double().eval()
     with torch.no_grad():
         many = evaluation.softmax_dropout(Fitted(net, Folds(same, same, same)), passes=200)[""]
@@ -125,7 +125,7 @@ def test_members_and_passes_are_averaged_as_probabilities():
 
 
 def test_the_weights_of_vbll_run_from_one_over_n_to_a_tenth():
-    grid = METHODS["vbll-softmax"].training.knobs("spambase")
+    grid = TABLE_METHODS["vbll-softmax"].training.knobs("spambase")
     assert grid[0] == pytest.approx(1 / 2760, rel=1e-2)
     assert grid[-1] == 0.1
     ratios = np.diff(np.log(grid))

@@ -18,7 +18,7 @@ from scroll_paper.grid.experiments import GRID
 from scroll_paper.grid.plan import missing
 from scroll_paper.models.evaluation import Line
 from scroll_paper.models.method import Setting
-from scroll_paper.models.methods import METHODS
+from scroll_paper.models.methods import TABLE_METHODS
 from scroll_paper.tables import published, records
 from scroll_paper.tables import rows as table_rows
 from scroll_paper.tables.builders import Scope
@@ -151,7 +151,7 @@ def recorded(name):
     """The records of an experiment; the first architecture and knob have the least objective."""
     found, asked = {}, usual(name)
     for unit in missing(GRID[name].works(asked), set()):
-        given = {n: m for n, m in METHODS.items() if m.trained_as == unit.work.setting.method}
+        given = {n: m for n, m in TABLE_METHODS.items() if m.trained_as == unit.work.setting.method}
         dummy = Line({"nll": torch.zeros(unit.fits)}, torch.zeros(unit.fits))
         each = {"": dummy} | {n: dummy for n, m in given.items() if not m.ensemble}
         more = unit.work.members > 1
@@ -172,7 +172,7 @@ def recorded(name):
 
 def expected(row, name, metric, asked):
     """What a row reads on a set, seed by seed."""
-    method = METHODS[row.method].training
+    method = TABLE_METHODS[row.method].training
     fit = {"set": name, "method": row.method, **row.at(name)[0]}
     usual = Setting._field_defaults  # which records leave out
     fit = {k: v for k, v in fit.items() if k not in usual or v != usual[k]}
@@ -180,7 +180,7 @@ def expected(row, name, metric, asked):
     fit["architecture"] = "none" if bare else fit.get("architecture", ARCHITECTURES[0])
     knob = fit.get("knob", method.knobs(name)[0])
     fit |= {} if knob is None else {"knob": knob}
-    seeds, only = asked.seeds, METHODS[row.method].sets
+    seeds, only = asked.seeds, TABLE_METHODS[row.method].sets
     if only:
         seeds = seeds[:5] if name in only else ()
     return {seed: figure(metric, seed, **fit) for seed in seeds}
@@ -234,7 +234,7 @@ def test_the_tables_of_an_experiment_have_the_papers_names_rows_and_columns(name
         for label, row in rows.items():
             slow = label == ("Diag seq",)
             for column in table.columns:
-                empty = slow and column not in METHODS["seq-diag"].sets
+                empty = slow and column not in TABLE_METHODS["seq-diag"].sets
                 assert (row[column].mean is None) == empty, (table.name, label, column)
                 if empty:
                     assert column not in printed[label]  # nor has the paper
@@ -295,7 +295,7 @@ def test_one_method_is_trained_and_shown_alone(name, title, metric):
     method = GRID[name].rows[-1].method
     asked = Scope(usual(name).sets[:1], (5, 6), (method,))
     works = GRID[name].works(asked)
-    assert {w.setting.method for w in works} == {METHODS[method].trained_as or method}
+    assert {w.setting.method for w in works} == {TABLE_METHODS[method].trained_as or method}
     shown, (whole,) = (
         [t for t in built(name, [], which) if t.name == title] for which in (asked, None)
     )
@@ -315,7 +315,7 @@ def test_names_titles_and_what_is_everything():
     assert len(set(names)) == len(names)
     for experiment in GRID.values():
         assert experiment.about
-        assert set(experiment.methods()) <= METHODS.keys()
+        assert set(experiment.methods()) <= TABLE_METHODS.keys()
 
 
 def batching(changes, name="boston"):

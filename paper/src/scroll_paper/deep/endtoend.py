@@ -17,7 +17,7 @@ from ..tables.selection import Values
 from ..tables.table import Block, Label, Table, table
 from . import vision
 from .methods import LABELS, NUMBERS, DeepMethod, labels_of
-from .vision import CONDITIONS, Unit
+from .vision import CONDITIONS, DeepUnit
 
 SEEDS = (0, 1, 2)
 Wants = Callable[[str], bool]
@@ -47,7 +47,7 @@ class EndToEnd:
         """Options of records and of one device; there are no sets to choose and no workers."""
         return ("methods", "seeds", "device", "compare", "tables", "data", "results", "output")
 
-    def units(self, methods: Sequence[str] | None, seeds: Sequence[int] | None) -> list[Unit]:
+    def units(self, methods: Sequence[str] | None, seeds: Sequence[int] | None) -> list[DeepUnit]:
         """Return the networks to train for some methods and seeds; None is all."""
         for method in methods or ():
             one_of("methods", method, self.heads)

@@ -54,7 +54,7 @@ class Course:
     compile: bool = True
 
 
-class Fitted:
+class TrainedNetwork:
     """A trained network.
 
     Args:
@@ -84,7 +84,7 @@ def train_network(
     held: Pictures,
     course: Course,
     watch: Callable[[int, float], None] = lambda epoch, score: None,
-) -> Fitted:
+) -> TrainedNetwork:
     """Train body and head; return both as they were when the validation score was best.
 
     Args:
@@ -97,7 +97,7 @@ def train_network(
     """
     mean, std = getattr(body, "scale", None) or moments(train.x)  # a pretrained body has its own
     body.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    now = Fitted(body, head, (mean.to(train.x.device), std.to(train.x.device)))
+    now = TrainedNetwork(body, head, (mean.to(train.x.device), std.to(train.x.device)))
     step, best, since = Step(now, train, course), None, 0
     seen = now.features(held.x) if course.frozen else None
     for epoch in range(course.epochs):
@@ -156,7 +156,7 @@ class Step:
         course: how to train.
     """
 
-    def __init__(self, now: Fitted, rows: Pictures, course: Course):
+    def __init__(self, now: TrainedNetwork, rows: Pictures, course: Course):
         device = rows.x.device
         self.now, self.rows, self.course = now, rows, course
         self.rates = torch.tensor([course.lr, course.head_lr, course.head_lr], device=device)

@@ -25,7 +25,7 @@ from ..tables import records
 from ..tables.records import made
 from . import training
 from .methods import LABELS, NUMBERS
-from .training import Course, Fitted
+from .training import Course, TrainedNetwork
 
 CLASSES = 10
 HEALTH = 5000  # training pictures for a diagnosis
@@ -45,7 +45,7 @@ class Body(Protocol):
     features: int
 
 
-class Unit(NamedTuple):
+class DeepUnit(NamedTuple):
     """One network to train.
 
     Args:
@@ -108,14 +108,14 @@ def _on(part: Pictures, device: torch.device) -> Pictures:
 
 def units(
     name: str, methods: Sequence[str], seeds: Sequence[int], conditions: Sequence[str]
-) -> Iterator[Unit]:
+) -> Iterator[DeepUnit]:
     """Yield the networks of some methods, seeds and conditions, in every way to train them."""
     for seed in seeds:
         for condition in conditions:
             for method in methods:
                 for course in CONDITIONS[condition]:
                     own = replace(course, alpha_rate=_rate(method))
-                    yield Unit(name, method, seed, condition, own)
+                    yield DeepUnit(name, method, seed, condition, own)
 
 
 def _rate(method: str) -> float:
@@ -124,11 +124,11 @@ def _rate(method: str) -> float:
 
 
 def trained(
-    unit: Unit,
+    unit: DeepUnit,
     data: Parts,
     body: Callable[[], nn.Module] | None = None,
     watch: Callable[[int, float], object] = lambda epoch, score: None,
-) -> tuple[Fitted, list[records.Record], dict[str, Tensor]]:
+) -> tuple[TrainedNetwork, list[records.Record], dict[str, Tensor]]:
     """Train a network; return it, its records, and probabilities to keep by method.
 
     Args:
@@ -162,7 +162,7 @@ def trained(
 
 
 @torch.no_grad()
-def _numbers(unit: Unit, found: Fitted, data: Parts) -> Iterator[Scored]:
+def _numbers(unit: DeepUnit, found: TrainedNetwork, data: Parts) -> Iterator[Scored]:
     p = found.head(found.features(data.test.x))
     p = Normal(*(getattr(p, name).double().reshape(-1) for name in _MOMENTS))
     square = data.scale**2
@@ -172,7 +172,7 @@ def _numbers(unit: Unit, found: Fitted, data: Parts) -> Iterator[Scored]:
     yield unit.method, worth | health(found, data.train), y
 
 
-def health(found: Fitted, train: Pictures) -> dict[str, float]:
+def health(found: TrainedNetwork, train: Pictures) -> dict[str, float]:
     """Return what `diagnose` says of a head on training pictures, for its worst output.
 
     A head without such a diagnosis gives nothing.
@@ -189,7 +189,7 @@ _MOMENTS = ("mean", "noise_var", "belief_var")
 
 
 @torch.no_grad()
-def _labels(unit: Unit, found: Fitted, data: Parts) -> Iterator[Scored]:
+def _labels(unit: DeepUnit, found: TrainedNetwork, data: Parts) -> Iterator[Scored]:
     """Yield the scores of the head and, for a softmax, those of Laplace about it."""
     held, test = (found.features(part.x) for part in (data.held, data.test))
     at_held, at_test = found.head(held).log_probs.double(), found.head(test).log_probs.double()
@@ -230,7 +230,7 @@ def _nll(logits: Tensor, y: Tensor) -> float:
 
 
 def run(
-    which: list[Unit],
+    which: list[DeepUnit],
     results: Path,
     places: Sequence[Path],
     device: torch.device,

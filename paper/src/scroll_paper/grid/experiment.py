@@ -9,7 +9,7 @@ from scroll.training.bodies import ARCHITECTURES
 
 from ..data import datasets, own
 from ..data.datasets import SETS, UCI
-from ..models.methods import BUILT_IN, METHODS
+from ..models.methods import BUILT_IN, TABLE_METHODS
 from ..tables.builders import Build, Scope, setting
 from ..tables.experiment import Request, Results, Screen, Section
 from ..tables.rows import Row, Ways, no_more
@@ -68,7 +68,7 @@ class GridExperiment:
         """Return the rows of methods that ask to be shown in this experiment."""
         if self.where is None:
             return ()
-        asking = {n: m for n, m in METHODS.items() if self.name in m.experiments}
+        asking = {n: m for n, m in TABLE_METHODS.items() if self.name in m.experiments}
         return tuple(Row(m.label, n, self.where, ways=self.ways) for n, m in asking.items())
 
     def methods(self) -> list[str]:
@@ -79,7 +79,7 @@ class GridExperiment:
         """Return the fits that its rows need, one data set after the other."""
         found: dict[tuple[object, ...], Work] = {}
         for row in filter(scope.wants, (*self.rows, *scope.added)):
-            method = METHODS[row.method]
+            method = TABLE_METHODS[row.method]
             body = row.where.get("architecture")
             bodies = (body,) if body else ARCHITECTURES
             grid = (row.where["knob"],) if "knob" in row.where else None
@@ -155,12 +155,12 @@ class GridExperiment:
             workers,
             "A cluster has its own number of workers.",
         )
-        source = run.Source(
+        source = run.RowSource(
             None if data is None else str(data),
             where,
             request.download,
             tuple((name, SETS[name]) for name in scope.sets if SETS[name].own),
-            tuple((m, METHODS[m]) for m in self.methods() if m not in BUILT_IN),
+            tuple((m, TABLE_METHODS[m]) for m in self.methods() if m not in BUILT_IN),
         )
         run.train(
             self.works(scope),

@@ -13,7 +13,7 @@ from scroll.training.memory import available, footprint, stack_size
 
 from ..data.protocol import Folds
 from ..models.method import Setting, Training, network
-from ..models.methods import METHODS
+from ..models.methods import TABLE_METHODS
 from ..tables import records
 
 MIXED_ROWS = 100_000  # beyond them a step is bound by memory, and a mixed stack reads more
@@ -70,7 +70,7 @@ class Work:
     @property
     def training(self) -> Training:
         """How the networks are trained."""
-        return METHODS[self.setting.method].training
+        return TABLE_METHODS[self.setting.method].training
 
     def groups(self) -> list[Group]:
         """Return all groups, one architecture after the other; raw inputs have none."""

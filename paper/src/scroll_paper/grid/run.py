@@ -12,7 +12,7 @@ from ..data.datasets import SETS, Data, DataSet
 from ..data.protocol import Folds, folds
 from ..data.sources import Say
 from ..models.method import Method
-from ..models.methods import METHODS
+from ..models.methods import TABLE_METHODS
 from ..tables import records
 from ..tables.experiment import Results, Tell, Watch, unwatched
 from ..tables.records import Record
@@ -24,7 +24,7 @@ from .stacks import train_stack
 LOCAL = Engine("local", "")
 
 
-class Source(NamedTuple):
+class RowSource(NamedTuple):
     """Where the rows come from, and where they go to.
 
     Args:
@@ -44,14 +44,14 @@ class Source(NamedTuple):
     def install(self) -> Read:
         """Make the user's own sets and methods known in this process; return its reader."""
         SETS.update(self.sets)
-        METHODS.update(self.methods)
+        TABLE_METHODS.update(self.methods)
         return _reader(self.folder, self.device, self.download)
 
 
 def train(
     works: Sequence[Work],
     results: Path,
-    source: Source,
+    source: RowSource,
     *,
     workers: int = 1,
     say: Say = print,
@@ -95,7 +95,7 @@ def _each(
     results: Path,
     done: set[str],
     read: Read,
-    source: Source,
+    source: RowSource,
     workers: int,
     tell: Tell,
 ) -> Iterator[tuple[int, float]]:
@@ -115,7 +115,7 @@ def _on_cluster(
     units: Sequence[Unit],
     results: Path,
     done: set[str],
-    source: Source,
+    source: RowSource,
     engine: Engine,
 ) -> Iterator[tuple[int, float]]:
     """`_each` on a cluster, whose workers return records that are written here."""
@@ -130,7 +130,7 @@ def _on_cluster(
         yield largest_first[k].fits, best
 
 
-def records_of(unit: Unit, source: Source) -> list[Record]:
+def records_of(unit: Unit, source: RowSource) -> list[Record]:
     """Train a unit on a worker of a cluster, and return all its records."""
     torch.set_num_threads(1)
     return [line for lines in _trained(unit, source.install(), recall()) for line in lines]
@@ -175,7 +175,7 @@ def _trained(unit: Unit, read: Read, tell: Tell | None) -> Iterator[list[Record]
 
 
 def record_in_worker(
-    unit: Unit, results: Path, done: set[str], source: Source
+    unit: Unit, results: Path, done: set[str], source: RowSource
 ) -> tuple[int, float]:
     """`record_unit` in a process of its own, which shares the cores with others."""
     torch.set_num_threads(1)
@@ -185,7 +185,7 @@ def record_in_worker(
 @cache
 def _reader(folder: str | None, device: torch.device, download: bool) -> Read:
     """One reader per process."""
-    return reader(Source(folder, device, download))
+    return reader(RowSource(folder, device, download))
 
 
 def _related(unit: Unit, done: set[str]) -> set[str]:
@@ -194,7 +194,7 @@ def _related(unit: Unit, done: set[str]) -> set[str]:
     return {key for key in done if mark in key}
 
 
-def reader(source: Source, say: Say = print) -> Read:
+def reader(source: RowSource, say: Say = print) -> Read:
     """Return a function that reads the folds of a data set; it keeps the data and the last folds.
 
     Args:

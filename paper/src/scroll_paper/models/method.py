@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from scroll.heads import Head
 from scroll.training.batches import Rows
 from scroll.training.bodies import MLP, Dropout
-from scroll.training.network import Network, Score, held_out_nll, stack
+from scroll.training.network import HeldOutScore, Network, held_out_nll, stack
 
 from ..data.datasets import SETS
 from . import evaluation
@@ -86,7 +86,7 @@ class Training:
     grid: tuple[float | None, ...] | Callable[[int], tuple[float, ...]] = (None,)
     start: Callable[[nn.Module, Tensor, Rows], None] | None = None
     mean_form: bool = False
-    score: Score = held_out_nll
+    score: HeldOutScore = held_out_nll
     members: int = 1
     orders: int = 1
     dropout: float = 0.0

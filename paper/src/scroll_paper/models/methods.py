@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from scroll.heads import ClassificationHead, OrdinalHead, RegressionHead
 from scroll.training.batches import Rows
-from scroll.training.network import Score, held_out_mse
+from scroll.training.network import HeldOutScore, held_out_mse
 
 from ..data.datasets import SETS
 from . import evaluation
@@ -136,7 +136,7 @@ def _bound(covariance: str, method: str, orders: int = 1) -> Training:
 
 
 _ridge = partial(Training, grid=LAMBDAS, mean_form=True)
-_mse: Score = held_out_mse
+_mse: HeldOutScore = held_out_mse
 _MAP = _ridge(
     _normal("none", "map"), start=_set_ridge, score=_mse,
     members=5, report=evaluation.map_and_laplace, pool=evaluation.deep_ensemble,
@@ -153,7 +153,7 @@ _REFIT = Training(_normal("full"), report=evaluation.refitted, late=True)
 _ROUTED = Training(_normal("full"), report=evaluation.routed, late=True)
 _SMALL = ("yacht", "concrete", "energy", "wine", "boston")  # as printed in the paper
 
-METHODS: dict[str, Method] = {
+TABLE_METHODS: dict[str, Method] = {
     "scroll-full": Method("SCROLL-Full", _FREE),
     "scroll-diag": Method("SCROLL-Diag", Training(_normal("diag"))),
     "scroll-none": Method("SCROLL-None", Training(_normal("none"))),
@@ -221,6 +221,6 @@ METHODS: dict[str, Method] = {
     ),
     "gp-rbf": Method("GP-RBF", Training(_process, start=_set_scale, raw=True, rows=1000)),
 }
-"""Every method by name. Add one here, or from outside with `METHODS[name] = Method(...)`."""
+"""Every method by name. Add one here, or from outside with `TABLE_METHODS[name] = Method(...)`."""
 
-BUILT_IN = frozenset(METHODS)
+BUILT_IN = frozenset(TABLE_METHODS)

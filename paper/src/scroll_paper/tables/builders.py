@@ -9,7 +9,7 @@ from statistics import fmean
 from ..data.datasets import SETS
 from ..data.encoders import ENCODERS
 from ..models.method import Setting
-from ..models.methods import METHODS
+from ..models.methods import TABLE_METHODS
 from . import rows
 from .rows import Row, RowGroup
 from .selection import Selection, Values, Where
@@ -223,7 +223,7 @@ def _with_costs(
     for block in (*blocks, RowGroup(scope.added)):
         lines: dict[Label, Mapping[str, Values]] = {}
         for row in filter(scope.wants, block.rows):
-            known = zip(costs, METHODS[row.method].costs, strict=True)
+            known = zip(costs, TABLE_METHODS[row.method].costs, strict=True)
             each = {head: dict.fromkeys(scope.seeds, float(n)) for head, n in known}
             values = {heads[s]: _values(found, scope, row, s, metric) for s in scope.sets}
             lines[row.label] = {**each, **values}

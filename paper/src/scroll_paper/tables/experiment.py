@@ -65,13 +65,13 @@ class Request:
     download: bool = False
 
     def torch_device(self) -> torch.device:
-        """Return the device that is asked for, or the best there is; it must be there."""
+        """Return the requested device, by default cuda if available."""
         where = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
         one_of("device", where, ("cpu", "cuda"))
         require(
             where == "cpu" or torch.cuda.is_available(),
             "device",
-            "be one that is there",
+            "be available",
             repr(where),
             "Use --device cpu.",
         )

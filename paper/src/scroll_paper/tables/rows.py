@@ -8,7 +8,7 @@ from typing import NamedTuple
 from scroll.training.bodies import ARCHITECTURES
 
 from ..data.datasets import SETS
-from ..models.methods import METHODS
+from ..models.methods import TABLE_METHODS
 from .selection import Where
 from .table import Label
 
@@ -65,7 +65,7 @@ def group(
     *methods: str, ranked: bool | None = True, where: Where = MappingProxyType({})
 ) -> RowGroup:
     """Return one row per method, under the method's own label."""
-    return RowGroup(tuple(Row(METHODS[m].label, m, where) for m in methods), ranked)
+    return RowGroup(tuple(Row(TABLE_METHODS[m].label, m, where) for m in methods), ranked)
 
 
 def labelled(
