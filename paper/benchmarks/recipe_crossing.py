@@ -79,9 +79,9 @@ def mixture(found: dict, data: Data, bodies: tuple[str, ...], sharp: bool) -> Te
     held, new = (own + weight.log()[:, None, None]).logsumexp(0), members.logsumexp(0)
     b = best_power(held, data.y) if sharp else 1.0
     held, new = (b * held).log_softmax(-1), (b * new.log_softmax(-1)).log_softmax(-1)
-    often = rates(data, held.shape[-1])
-    share = lapse_rate(held[None], data.y, often, len(data.y))
-    return ((1 - share) * new.exp() + share * often).log()
+    frequencies = rates(data, held.shape[-1])
+    share = lapse_rate(held[None], data.y, frequencies, len(data.y))
+    return ((1 - share) * new.exp() + share * frequencies).log()
 
 
 def measured(name: str, _: str, __: None, device: torch.device) -> dict[str, object]:

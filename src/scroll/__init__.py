@@ -29,7 +29,6 @@ _LATE = {
     "load": "estimators.loading",
 }
 _MODULES = {
-    "checkpoint": "distributed.checkpoint",
     "distributed": "distributed",
     "plots": "integrations.plots",
     "training": "training",

@@ -1,1 +1,1 @@
-"""The paper's experiments: data, protocol, references, records of runs, tables."""
+"""The paper's experiments: data, protocol, baselines, records of runs, tables."""

@@ -34,8 +34,8 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         recipe: "default", or "paper" for the paper's 50 units without biases, with the free route
             unless `routing` names another.
         body: "auto" tries "smooth" and "waves", and "linear" if there are few rows, and takes
-            the best by held-out score. Or one of these, "matern", widths such as (256, 128), or
-            your own module.
+            the best by held-out score; for labels also "swell", waves of low frequency. Or one
+            of these, "matern", widths such as (256, 128), or your own module.
         max_steps: largest number of training steps; None is the recipe's.
         batch_size: rows per step; None is the recipe's.
         learning_rate: largest learning rate of the schedule; None is the recipe's.

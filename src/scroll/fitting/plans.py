@@ -50,7 +50,7 @@ class Plan:
     Attributes:
         candidates: the bodies.
         settings: how each is trained.
-        again: whether to train the chosen ones once more, on all rows.
+        retrain_on_all: train the chosen ones once more, on all rows.
         lapses: whether to estimate a lapse rate of labels.
         mixes: whether the members of an ensemble may have different bodies.
         scaled: whether the target is scaled to unit spread.
@@ -61,7 +61,7 @@ class Plan:
 
     candidates: tuple[Candidate, ...]
     settings: Settings
-    again: bool = False
+    retrain_on_all: bool = False
     lapses: bool = False
     mixes: bool = True
     scaled: bool = True
@@ -100,7 +100,7 @@ def default(
         average=50,
     )
     found = candidates(body, plain, ranked, labels, linear)
-    return Plan(found, how, again=labels, lapses=labels)
+    return Plan(found, how, retrain_on_all=labels, lapses=labels)
 
 
 def paper(plain: int) -> Plan:

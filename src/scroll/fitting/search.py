@@ -128,7 +128,7 @@ def _members(job: Job, trial: Trial, seeds: Sequence[int], width: float, lapse: 
     """Let the chosen stack learn from the held-out rows, too, unless they are the user's own."""
     (routes, log_p), bound, network = trial.routed.best(), trial.routed.bound, trial.network
     if not job.data.own:
-        if job.plan.again:
+        if job.plan.retrain_on_all:
             network = job.train_on_all(trial.body, seeds[: len(trial.steps)], trial.best)
             bound = posterior(network, job.data).keep()
         bound = _including(bound, network, job.data)

@@ -79,12 +79,12 @@ class EndToEnd:
         methods: Sequence[str] | None = None,
     ) -> list[Table]:
         """Return the tables, from records alone, with the rows of some methods or of all."""
-        mine = (r for r in results.records if r["fit"]["set"] == self.set)
+        own = (r for r in results.records if r["fit"]["set"] == self.set)
 
         def wants(method: str) -> bool:
             return methods is None or method.removesuffix("-laplace") in methods
 
-        return self.build(Found(self.set, mine, seeds or SEEDS), results.folder, wants)
+        return self.build(Found(self.set, own, seeds or SEEDS), results.folder, wants)
 
     def report(self, results: Results) -> Section:
         """Return its part of the report."""

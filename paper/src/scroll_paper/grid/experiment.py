@@ -181,17 +181,17 @@ class GridExperiment:
 
     def _complete(self, done: set[str]) -> Scope:
         """Return the data sets on which every row has enough seeds, and the seeds they share."""
-        whole = self.scope(Request(sets=self.sets))
-        seeds = {name: self._recorded(whole, name, done) for name in self.sets}
+        full = self.scope(Request(sets=self.sets))
+        seeds = {name: self._recorded(full, name, done) for name in self.sets}
         enough = min(ENOUGH, len(self.seeds))
         sets = tuple(name for name, found in seeds.items() if len(found) >= enough)
         shared = set(self.seeds).intersection(*(seeds[s] for s in sets))
-        return Scope(sets, tuple(sorted(shared)), None, whole.added)
+        return Scope(sets, tuple(sorted(shared)), None, full.added)
 
-    def _recorded(self, whole: Scope, name: str, done: set[str]) -> Sequence[int]:
+    def _recorded(self, full: Scope, name: str, done: set[str]) -> Sequence[int]:
         """Return the seeds with which every row is recorded on a data set."""
         return [
             seed
             for seed in self.seeds
-            if not missing(self.works(Scope((name,), (seed,), None, whole.added)), done)
+            if not missing(self.works(Scope((name,), (seed,), None, full.added)), done)
         ]

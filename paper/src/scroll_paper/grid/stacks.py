@@ -38,45 +38,45 @@ def train_stack(unit: Unit, data: Folds, watch: Tell | None = None) -> Iterator[
     device = data.train.y.device
     own = torch.tensor([unit.seeds.index(g.seed) for g in each], device=device)
     train = _ordered(shortened(work.training, data.train.take(own)), each)
-    mine = data._replace(train=train, val=data.val.take(own))  # the rest when it is measured
-    began, start = time.time(), untrained(unit, mine).to(mine.train.x)
-    whole = take(start, torch.ones(len(each), dtype=torch.bool, device=device))
+    rows = data._replace(train=train, val=data.val.take(own))  # the rest when it is measured
+    began, start = time.time(), untrained(unit, rows).to(rows.train.x)
+    trained = take(start, torch.ones(len(each), dtype=torch.bool, device=device))
     steps = torch.zeros(len(each), dtype=torch.long, device=device)
     left = torch.full((len(groups),), members, device=device)
-    for part in finished_parts(unit, start, mine, watch):
-        fill(whole, part.which, part.network)
+    for part in finished_parts(unit, start, rows, watch):
+        fill(trained, part.which, part.network)
         steps[part.which] = part.steps
         left.index_add_(0, part.which // members, -torch.ones_like(part.which))
         ready = (left == 0).nonzero()[:, 0]
         if len(ready) and (not work.training.late or bool((left <= 0).all())):
             left[ready] = -1
             chosen = (ready[:, None] * members + torch.arange(members, device=device)).flatten()
-            lines = _measured(work, whole, chosen, mine, own)
+            lines = _measured(work, trained, chosen, rows, own)
             spent = made(began, device, len(each))  # its share of the stack's
             those = [groups[i] for i in ready.tolist()]
             yield list(group_records(unit, those, lines, steps[chosen].tolist(), spent))
 
 
-def untrained(unit: Unit, mine: Folds) -> Network:
+def untrained(unit: Unit, rows: Folds) -> Network:
     """Return the stack of a unit before its first step, given the rows of each network."""
     work, groups = unit
     bodies, seeds, knobs = zip(
         *((g.architecture, g.seed + 1000 * m, g.knob) for g in groups for m in range(work.members)),
         strict=True,
     )
-    return prepared(work.training, work.setting, bodies, seeds, knobs, mine.train)
+    return prepared(work.training, work.setting, bodies, seeds, knobs, rows.train)
 
 
 def finished_parts(
-    unit: Unit, start: Network, mine: Folds, watch: Tell | None
+    unit: Unit, start: Network, rows: Folds, watch: Tell | None
 ) -> Iterator[Trained]:
     """Train a stack; yield its networks as they stop, each with the best checkpoint."""
-    work, setting, n = unit.work, unit.work.setting, mine.train.y.shape[1]
+    work, setting, n = unit.work, unit.work.setting, rows.train.y.shape[1]
     if setting.depth == 0:
-        return quasi_newton(start, mine.train, mine.val, watch)
+        return quasi_newton(start, rows.train, rows.val, watch)
     settings = Settings(
         steps=setting.steps,
-        lr=RATE / (mine.train.x.shape[-1] ** 0.5 if setting.short_steps else 1),
+        lr=RATE / (rows.train.x.shape[-1] ** 0.5 if setting.short_steps else 1),
         decay=0.01 * (n if work.training.mean_form else 1),
         every=setting.every,
         patience=setting.patience,
@@ -84,19 +84,19 @@ def finished_parts(
     )
     seeds = [g.seed + 1000 * m for g in unit.groups for m in range(work.members)]
     return train_in_parts(
-        start, mine.train, mine.val, settings, seeds=seeds, score=work.training.score, watch=watch
+        start, rows.train, rows.val, settings, seeds=seeds, score=work.training.score, watch=watch
     )
 
 
 def _measured(
-    work: Work, whole: Network, chosen: Tensor, data: Folds, own: Tensor
+    work: Work, trained: Network, chosen: Tensor, data: Folds, own: Tensor
 ) -> tuple[Lines, Lines]:
     """Return the lines of each network, and those of each ensemble.
 
     As many at once as memory allows: all rows of a set are more than the batches of training.
     """
     some = work.members * max(1, networks_at_once(work, data) // work.members)
-    found = [_given(work, whole, part, data, own[part]) for part in chosen.split(some)]
+    found = [_given(work, trained, part, data, own[part]) for part in chosen.split(some)]
     each, together = (joined(lines) for lines in zip(*found, strict=True))
     return each, together
 
@@ -112,16 +112,16 @@ def networks_at_once(work: Work, data: Folds) -> int:
 
 
 def _given(
-    work: Work, whole: Network, chosen: Tensor, data: Folds, own: Tensor
+    work: Work, trained: Network, chosen: Tensor, data: Folds, own: Tensor
 ) -> tuple[Lines, Lines]:
     mask = torch.zeros(len(data.train.y), dtype=torch.bool, device=chosen.device)
     mask[chosen] = True
-    network, mine = take(whole, mask), data.take(own)
-    mine = mine._replace(train=data.train.take(chosen), val=data.val.take(chosen))
+    network, rows = take(trained, mask), data.take(own)
+    rows = rows._replace(train=data.train.take(chosen), val=data.val.take(chosen))
     network.eval()
     with torch.no_grad():
-        network.condition(mine.train)
-        fitted = Fitted(network, mine)
+        network.condition(rows.train)
+        fitted = Fitted(network, rows)
         each, pool = work.training.report(fitted), work.training.pool
         return each, pool(fitted, work.members) if pool and work.members > 1 else {}
 

@@ -1,1 +1,1 @@
-"""Methods of the tables: one row each, with the reference models."""
+"""Methods of the tables: one row each, with the baselines."""

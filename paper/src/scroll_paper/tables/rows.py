@@ -12,7 +12,7 @@ from ..models.methods import TABLE_METHODS
 from .selection import Where
 from .table import Label
 
-TWO_LAYER_KNOB = 1e-3  # the one weight of the references at depth two; see docs/results.md
+TWO_LAYER_KNOB = 1e-3  # the one weight of the baselines at depth two; see docs/results.md
 Ways = Callable[[str], tuple[Where, ...]]
 
 
@@ -220,7 +220,7 @@ OOD = (
 
 
 def classification(depth: int, body: str = "relu+LN") -> tuple[RowGroup, ...]:
-    """Rows for labels at a depth: the nine heads and, where there is a body, the references."""
+    """Rows for labels at a depth: the nine heads and, where there is a body, the baselines."""
     fixed: Where = {} if depth == 0 else {"architecture": body}
     where = {**fixed, **({} if depth == 1 else {"depth": depth})}
     nine = tuple(
@@ -229,5 +229,5 @@ def classification(depth: int, body: str = "relu+LN") -> tuple[RowGroup, ...]:
     )
     if depth == 0:
         return nine
-    references = group("softmax", "vbll-softmax", "softmax-laplace", where=where)
-    return (*nine, references, group("softmax-ensemble", "softmax-dropout", where=where))
+    baselines = group("softmax", "vbll-softmax", "softmax-laplace", where=where)
+    return (*nine, baselines, group("softmax-ensemble", "softmax-dropout", where=where))
