@@ -519,7 +519,7 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):
     content = bytearray(path.read_bytes())
     content[-1] ^= 1  # one bit of a number
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="must be a checkpoint of scroll, but got a file that has"):
+    with pytest.raises(ValueError, match="must be a checkpoint of scroll, but got a modified file"):
         checkpoint.resume(path, head=RegressionHead(2))
 
 

@@ -14,7 +14,7 @@ from scroll.training.network import Network, stack
 from scroll.training.settings import Settings
 from scroll_paper.data.images import Pictures, moments
 from scroll_paper.deep.methods import NUMBERS
-from scroll_paper.deep.training import Course, Fitted, Step
+from scroll_paper.deep.training import Course, Step, TrainedNetwork
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 N, H = 40, 6
@@ -110,7 +110,7 @@ def test_a_deep_step_is_the_same_when_it_is_replayed(name):
     course = Course(batch=8, frozen=True, compile=False, prior_every=3, head_lr=1e-2)
     for head, device in ((here, "cpu"), (there, "cuda")):
         rows = Pictures(x.to(device), y.to(device))
-        step = Step(Fitted(torch.nn.Flatten(), head, moments(rows.x)), rows, course)
+        step = Step(TrainedNetwork(torch.nn.Flatten(), head, moments(rows.x)), rows, course)
         for i in range(20):
             step(torch.arange(8, device=device) + 8 * (i % 6), i / 20)
         assert len(step.graphs) == (0 if device == "cpu" else 1 if name == "mvn" else 2)

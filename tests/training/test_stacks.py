@@ -16,11 +16,11 @@ from scroll.training.memory import footprint, stack_size
 from scroll.training.network import Network
 from scroll.training.settings import Settings
 from scroll_paper.models.method import Setting, prepared
-from scroll_paper.models.methods import METHODS
+from scroll_paper.models.methods import TABLE_METHODS
 
 R, N, D, H = 4, 24, 3, 6
 SEEDS = (5, 6, 7, 1005)
-TRAINED = {key: m.training for key, m in METHODS.items() if not m.trained_as}
+TRAINED = {key: m.training for key, m in TABLE_METHODS.items() if not m.trained_as}
 LABELS = [key for key in TRAINED if key.startswith(("ova", "ordinal", "gaussreg", "softmax"))]
 LABELS += ["vbll-softmax"]
 
