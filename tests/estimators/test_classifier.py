@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.metrics import log_loss
@@ -12,7 +13,6 @@ from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_de
 import scroll
 from scroll import ScrollClassifier
 
-pd = pytest.importorskip("pandas")
 QUICK = {"max_steps": 60, "random_state": 0, "body": (16,)}
 LONG = QUICK | {"max_steps": 200, "n_members": 1}
 ORDER = ("low", "mid", "high")  # sorting has another

@@ -5,6 +5,7 @@ import json
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy import stats
@@ -15,7 +16,6 @@ from scroll import ScrollClassifier, ScrollRegressor
 from scroll.cli.app import app
 from scroll.predictive import metrics
 
-pd = pytest.importorskip("pandas")
 KINDS = ("poisson", "negbinomial")
 QUICK = {"max_steps": 150, "random_state": 0, "body": (16,)}
 

@@ -6,6 +6,7 @@ from functools import cache, partial
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -21,8 +22,6 @@ import scroll
 from scroll import ScrollClassifier, ScrollRegressor
 from scroll.estimators import CollapsedNoise, UnseenGap
 from sweeps import cases, exhaustive
-
-pd = pytest.importorskip("pandas")
 
 QUICK = {"max_steps": 40, "random_state": 0}
 SMALL = QUICK | {"body": (16,)}  # where it is not the bodies that count
@@ -422,7 +421,7 @@ BAD = [
 @pytest.mark.parametrize(("how", "words"), BAD)
 def test_bad_parameters(how, words):
     if how.get("device") == "cuda" and torch.cuda.is_available():
-        pytest.skip("it is there")
+        pytest.skip("a CUDA device is available")
     x, y = table(30)
     y = y if how.get("likelihood") != "poisson" else np.arange(30) % 4
     with pytest.raises((ValueError, TypeError), match=words):

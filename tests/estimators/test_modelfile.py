@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from safetensors import safe_open
@@ -16,7 +17,6 @@ import scroll
 from scroll import ScrollClassifier, ScrollRegressor
 from scroll.estimators.modelfile import FORMAT
 
-pd = pytest.importorskip("pandas")
 pytestmark = [
     pytest.mark.oldest,
     pytest.mark.filterwarnings("ignore::scroll.estimators.CollapsedNoise"),

@@ -5,6 +5,7 @@ import json
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.special
 import torch
@@ -15,7 +16,6 @@ from scroll.estimators import ScrollClassifier, ScrollRegressor
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxscript")
 ort = pytest.importorskip("onnxruntime")
-pd = pytest.importorskip("pandas")
 
 from scroll.estimators.onnx import export_onnx, traced  # noqa: E402
 from scroll.estimators.onnx_graph import cdf as graph_cdf  # noqa: E402

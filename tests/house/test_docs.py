@@ -5,6 +5,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 
@@ -43,7 +44,6 @@ def test_commands_of_the_readme_run(monkeypatch, tmp_path):
     from scroll.cli.app import app
 
     pytest.importorskip("onnxruntime")
-    pd = pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)
     torch.set_default_dtype(torch.float32)
     rng = np.random.default_rng(0)

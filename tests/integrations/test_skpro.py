@@ -1,18 +1,18 @@
 """skpro's own checks, and that the adapter changes no number."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from scroll.estimators import ScrollRegressor
 
 pytest.importorskip("skpro")
-pd = pytest.importorskip("pandas")
 
-from skpro.utils import check_estimator  # noqa: E402
+from skpro.utils import check_estimator
 
-from scroll.integrations.skpro import ScrollProba  # noqa: E402
-from sweeps import exhaustive  # noqa: E402
+from scroll.integrations.skpro import ScrollProba
+from sweeps import exhaustive
 
 
 @pytest.fixture(autouse=True)

@@ -119,8 +119,8 @@ def constant_outputs(head: Head, statistics: Statistics) -> Tensor:
 def filled(alpha: Tensor, noise: Tensor, flat: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
     """Return alpha and noise with values for the constant outputs, which have no evidence.
 
-    The noise leaves a class without rows, of target -1, the probability of the rule of
-    succession, 1/(N + 2). The precision is the geometric mean of that of the other outputs.
+    A class without rows has target -1 everywhere. Its noise is set so that its probability is
+    1/(N + 2), the rule of succession. The precision is the geometric mean of the other outputs'.
     """
     noise = torch.where(flat, -1 / ndtri(1 / (count + 2)), noise)
     others = alpha.log().masked_fill(flat, 0).sum(-1, keepdim=True)
