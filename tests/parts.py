@@ -4,7 +4,15 @@ import numpy as np
 import torch
 from scipy import special
 
-from scroll import METHODS, ClassificationHead, CountHead, Head, OrdinalHead, RegressionHead
+from scroll import (
+    METHODS,
+    CensoredHead,
+    ClassificationHead,
+    CountHead,
+    Head,
+    OrdinalHead,
+    RegressionHead,
+)
 from scroll.beliefs.covariances import (
     Diag,
     Full,
@@ -18,11 +26,13 @@ from scroll.beliefs.covariances import (
 from scroll.factors import (
     BernoulliLogit,
     Bounded,
+    CensoredGaussian,
     Gaussian,
     NegativeBinomial,
     Ordinal,
     Poisson,
     Probit,
+    ZeroInflated,
 )
 from scroll.heads.likelihoods import AnyLikelihood
 
@@ -70,6 +80,31 @@ def _normal(y, f, std):
     return -0.5 * ((y - f) / std) ** 2 - np.log(std * np.sqrt(2 * np.pi))
 
 
+LOGIT = -0.9  # of 0.29
+
+
+def _inflated(y, log_p):
+    """log(pi 1[y = 0] + (1 - pi) p)."""
+    pi = special.expit(LOGIT)
+    rest = np.log1p(-pi) + log_p
+    return np.logaddexp(np.log(pi), rest) if y == 0 else rest
+
+
+def _censored(y, f):
+    low, high = y
+    if low == high:
+        return _normal(low, f, 0.3)
+    return _log_difference((low - f) / 0.3, (high - f) / 0.3)
+
+
+def intervals(*shape):
+    """Pairs (low, high) of a shape: exact, right-, left- and interval-censored in turn."""
+    kind = torch.arange(int(np.prod(shape))).reshape(shape) % 4
+    low, width = torch.randn(shape), torch.rand(shape) + 0.1
+    high = torch.where(kind == 0, low, torch.where(kind == 1, torch.inf, low + width))
+    return torch.stack([low.masked_fill(kind == 2, -torch.inf), high], -1)
+
+
 def _logistic(y, f):
     """A user's own factor: logistic noise, log p = -r - 2 log(1 + exp(-r)), r = y - f."""
     return f - y - 2 * torch.nn.functional.softplus(f - y)
@@ -81,6 +116,11 @@ FACTORS = {
         lambda s: Gaussian(torch.full(s, 0.3)),
         lambda y, f: _normal(y, f, 0.3),
         (-1.0, 2.0),
+    ),
+    "censored": (
+        lambda s: CensoredGaussian(torch.full(s, 0.3)),
+        _censored,
+        ((1.5, 1.5), (-1.0, np.inf), (-np.inf, 2.0), (-0.5, 1.0)),
     ),
     "probit": (
         lambda s: Probit(torch.full(s, 1.005)),
@@ -114,6 +154,16 @@ FACTORS = {
         ),
         (0.0, 3.0, 40.0),
     ),
+    "zip": (
+        lambda s: ZeroInflated(Poisson(), torch.full(s, LOGIT)),
+        lambda y, f: _inflated(y, FACTORS["poisson"][1](y, f)),
+        (0.0, 3.0, 40.0),
+    ),
+    "zinb": (
+        lambda s: ZeroInflated(NegativeBinomial(torch.full(s, 2.5)), torch.full(s, LOGIT)),
+        lambda y, f: _inflated(y, FACTORS["negbinomial"][1](y, f)),
+        (0.0, 3.0, 40.0),
+    ),
     "bounded": (
         lambda s: Bounded(_logistic),
         lambda y, f: f - y - 2 * np.logaddexp(0, f - y),
@@ -138,6 +188,7 @@ HEADS = {
         lambda h, **k: RegressionHead(h, 3, **k),
         lambda *s: torch.randn(*s, 3),
     ),
+    "censored": (CensoredHead, intervals),
     "ova": (lambda h, **k: ClassificationHead(h, 3, **k), lambda *s: torch.randint(3, s)),
     "gaussreg": (
         lambda h, **k: ClassificationHead(h, 3, "gaussreg", **k),
@@ -157,9 +208,11 @@ HEADS = {
         lambda h, **k: CountHead(h, "negbinomial", **k),
         lambda *s: torch.randint(6, s),
     ),
+    "zip": (lambda h, **k: CountHead(h, "zip", **k), lambda *s: torch.randint(6, s)),
+    "zinb": (lambda h, **k: CountHead(h, "zinb", **k), lambda *s: torch.randint(6, s)),
     "any": (
         lambda h, **k: Head(h, AnyLikelihood(Bounded(_logistic)), **k),
         torch.randn,
     ),
 }
-SEARCHES_A_MODE = {"logit", "poisson", "negbinomial", "any"}
+SEARCHES_A_MODE = {"logit", "poisson", "negbinomial", "zip", "zinb", "any"}

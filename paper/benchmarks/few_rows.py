@@ -16,7 +16,7 @@ from sklearn.datasets import load_diabetes, make_friedman1
 from sklearn.linear_model import BayesianRidge
 
 from scroll import ScrollRegressor
-from scroll.estimators import pipeline
+from scroll.fitting import plans
 from scroll.predictive import Normal, Numeric
 
 Rows = tuple[str, np.ndarray, np.ndarray, int]  # name, x, y, rows to fit on
@@ -54,11 +54,11 @@ def scores(p: Numeric, y: torch.Tensor) -> tuple[float, float]:
 
 def measured(seed: int, members: int) -> Iterator[tuple[str, str, tuple[float, float], bool]]:
     """Return table, method, scores and whether a member is linear."""
-    few = pipeline.FEW
+    few = plans.FEW
     for name, x, y, k in tables(seed):
         new = torch.from_numpy(y[k:])
         for method, limit in (("without", 0), ("with", few)):
-            pipeline.FEW = limit
+            plans.FEW = limit
             model = ScrollRegressor(n_members=members, random_state=seed).fit(x[:k], y[:k])
             found = scores(model.predict_dist(x[k:]), new)
             yield name, method, found, "linear" in model.bodies_

@@ -21,10 +21,10 @@ from scroll import RegressionHead
 from scroll.training.batches import Feed, Rows
 from scroll.training.bodies import MLP
 from scroll.training.graph import captured
-from scroll.training.loop import TrainingState
 from scroll.training.memory import CACHED_ROWS
 from scroll.training.network import Network, held_out_nll
 from scroll.training.settings import Settings
+from scroll.training.state import TrainingState
 
 R, H, D, EVERY = 80, 50, 8, 5
 ROWS = (32, 200, 1000)

@@ -1,167 +1,185 @@
-r"""Variants of the estimators' default recipe, on seeds 0-4 only, by which it was chosen.
+"""The default recipe of the estimators, one change at a time.
 
-    python paper/benchmarks/recipe.py [--device cuda] [--sets yacht,boston] [--only smooth] \
-        [--into FILE]
+    python paper/benchmarks/recipe.py [--task labels] [--seeds 0-4] [--sets yacht,boston]
+    python paper/benchmarks/recipe.py --pictures  # docs/recipe/*.png, and the tables
 
-Each variant changes one thing of the recipe and is trained on the eight data sets, five splits
-as one stack. It prints one line per data set and appends it to FILE: the mean validation NLL of
-the free route and of the best of free, closed and hybrid (on which the choices are based), and the
-same on the test rows. `docs/recipe.md` has the table.
+Each row of `CHANGES` changes one parameter of the estimator. A fit gets the training rows of a
+split; the validation rows are new rows, by which choices are made, and the test rows are shown
+beside them. Results are appended to results/recipe, one line per fit, and never computed twice;
+pictures and tables are made from them.
 """
 
 import argparse
-import json
+import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import warnings
+from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from scroll import RegressionHead, refit
-from scroll.fitting.plans import DROPOUT, default
-from scroll.tables.columns import TableSchema
-from scroll.tables.encoder import Encoder
-from scroll.training.batches import Rows
-from scroll.training.bodies import Tabular
-from scroll.training.loop import train
-from scroll.training.network import Network, stack
-from scroll_paper.data import datasets
-from scroll_paper.data.protocol import folds
+from peers import numbers
+from scroll import ScrollClassifier, ScrollRegressor
+from scroll.fitting.plans import n_steps
+from scroll_paper.data import datasets, protocol
+from scroll_paper.tables import records
 
-Change = dict[str, Any]  # settings of a variant
-Measured = Callable[[str, str, Change, torch.device], dict[str, object]]
-SEEDS = (0, 1, 2, 3, 4)
-SHIPPED = default("smooth", 1, 1).settings
-CHANGES: dict[str, Change] = {
-    "as shipped": {},
-    "no dropout": {"dropout": 0.0},
-    "step size 0.003": {"lr": 3e-3},
-    "step size 0.01": {"lr": 1e-2},
-    "weight decay 0.01": {"weight_decay": 0.01},
-    "weight decay 0.3": {"weight_decay": 0.3},
-    "no averaging": {"average": 1},
-    "averaging over 200": {"average": 200},
-    "256 units": {"width": 256},
-    "three layers": {"depth": 3},
-    "Diag": {"covariance": "diag"},
-    "beta 0.5": {"beta": 0.5},
-    "patience 500 steps": {"patience": 25},
+RESULTS, PICTURES = Path("results/recipe"), Path("docs/recipe")
+SHIPPED = "as shipped"
+Change = dict[str, Any] | Callable[[int], dict[str, Any]]  # of the number of rows
+
+BELIEF: dict[str, Change] = {
+    "full covariance": {"covariance": "full"},
+    "low-rank covariance": {"covariance": "lowrank"},
+    "no covariance": {"covariance": "none"},
 }
-WAVES = {
-    "frequency 0.3": {"frequency": 0.3},
-    "frequency 3": {"frequency": 3.0},
-    "32 waves": {"waves": 32},
+TRAINING: dict[str, Change] = {
+    "half the steps": lambda rows: {"max_steps": n_steps(rows) // 2},
+    "twice the steps": lambda rows: {"max_steps": 2 * n_steps(rows)},
+    "batches of 64": {"batch_size": 64},
+    "batches of 256": {"batch_size": 256},
+    "learning rate 0.0025": {"learning_rate": 0.0025},
+    "learning rate 0.01": {"learning_rate": 0.01},
+}
+MEMBERS: dict[str, Change] = {
+    "1 member": {"n_members": 1},
+    "3 members": {"n_members": 3},
+    "10 members": {"n_members": 10},
+}
+RECIPES: dict[str, Change] = {"fast": {"recipe": "fast"}, "best": {"recipe": "best"}}
+DECISIONS: dict[str, dict[str, dict[str, Change]]] = {
+    "numbers": {
+        "belief": BELIEF,
+        "route": {name: {"routing": name} for name in ("free", "closed", "hybrid")},
+        "bodies": {f"{name} alone": {"body": name} for name in ("smooth", "waves")},
+        "members": MEMBERS,
+        "tails": {f"{name} tails": {"tails": name} for name in ("gaussian", "student")},
+        "target": {"target as it is": {"target": "identity"}},
+        "training": TRAINING,
+        "recipes": RECIPES,
+    },
+    "labels": {
+        "belief": BELIEF,
+        "bodies": {f"{name} alone": {"body": name} for name in ("smooth", "swell", "waves")},
+        "members": MEMBERS,
+        "training": TRAINING,
+        "recipes": RECIPES,
+    },
+}
+TASKS = {
+    "numbers": (ScrollRegressor, datasets.UCI),
+    "labels": (ScrollClassifier, datasets.LABELLED),
 }
 
 
-def rows_of(name: str, device: torch.device) -> tuple[list[Rows], torch.Tensor, Encoder]:
-    """Return encoded training, validation and test rows of all seeds, and the target's scale."""
-    each, spread = [], []
-    for seed in SEEDS:
-        parts = folds(datasets.load(name), (seed,), torch.device("cpu"))
-        x = [part.x[0].double().numpy() for part in (parts.train, parts.val, parts.test)]
-        table = TableSchema.of(x[0])
-        encoder = Encoder.of(table, table.codes(x[0]))
-        y = parts.train.y.double()
-        shift, scale = y.mean(), y.std(correction=0)
-        targets = [
-            ((part.y[0].double() - shift) / scale).float()
-            for part in (parts.train, parts.val, parts.test)
-        ]
-        spread.append(scale.log())
-        each.append([(encoder(torch.from_numpy(a)), b) for a, b in zip(x, targets, strict=True)])
-    rows = [
-        Rows(*(torch.stack([seed[i][j] for seed in each]).to(device) for j in range(2)))
-        for i in range(3)
-    ]
-    return rows, torch.stack(spread).to(device), encoder
+def measured(task: str, name: str, change: Change, seed: int) -> dict[str, float]:
+    """Return the NLL of validation and test rows, and the CPU seconds of the fit."""
+    table = datasets.load(name)
+    x, y = np.asarray(table.x, np.float64), np.asarray(table.y, np.float64)
+    y = y.astype(np.int64) if table.classes else y
+    parts = protocol.split(range(len(y)), seed)
+    how = change(len(parts.train)) if callable(change) else change
+    began = sum(os.times()[:4])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = TASKS[task][0](random_state=seed, **how).fit(x[parts.train], y[parts.train])
+    found = {"cpu_s": sum(os.times()[:4]) - began}
+    for part, rows in (("validation", parts.val), ("test", parts.test)):
+        log_p = model.predict_dist(x[rows]).log_prob(torch.from_numpy(y[rows]))
+        found[part] = -float(log_p.mean())
+    return found
 
 
-def measured(name: str, shape: str, change: Change, device: torch.device) -> dict[str, object]:
-    """Return the mean NLL over the seeds, in the units of the target."""
-    (rows, held, test), spread, encoder = rows_of(name, device)
-    change = dict(change)
-    body = {k: change.pop(k) for k in ("width", "depth", "frequency", "waves") if k in change}
-    body["dropout"] = change.pop("dropout", DROPOUT)
-    head = {k: change.pop(k) for k in ("covariance", "beta") if k in change}
-    width = body.get("width", 128)
-
-    def make(lead: tuple[int, ...]) -> Network:
-        return Network(
-            Tabular(encoder.plain, encoder.ranked, wavy=shape == "waves", replicates=lead, **body),
-            RegressionHead(width, floor=1e-6, noise=0.5, replicates=lead, **head),
-        )
-
-    began = time.perf_counter()
-    network = stack(make, SEEDS).to(device)
-    done = train(network, rows, held, replace(SHIPPED, **change), seeds=SEEDS)
-    score, routes = _scores(done.network, rows, held, test)
-    score = score + spread
-    best = score[:, 0].nan_to_num(torch.inf).argmin(0)
-    chosen = score.gather(0, best.expand(1, 2, -1))[0].mean(-1).tolist()
-    free = score[0].mean(-1).tolist()
-    return {
-        "set": name,
-        "free": [round(x, 3) for x in free],
-        "auto": [round(x, 3) for x in chosen],
-        "routes": [routes[i] for i in best.tolist()],
-        "step": int(done.step.double().mean()),
-        "seconds": round(time.perf_counter() - began, 1),
-    }
+def changes(task: str) -> dict[str, Change]:
+    """Return all changes of a task by name, the recipe itself first."""
+    every = [each for decision in DECISIONS[task].values() for each in decision.items()]
+    return {SHIPPED: {}} | dict(every)
 
 
-def _scores(network: Network, rows: Rows, held: Rows, test: Rows) -> tuple[Tensor, list[str]]:
-    """Return the NLL by route, part (validation, test) and seed, and the names of the routes."""
-    with torch.no_grad():
-        psi, psi_held, psi_test = (network.body(part.x) for part in (rows, held, test))
-        routes = {"free": [network.head(p) for p in (psi_held, psi_test)]}
-    for hybrid in (False, True):
-        validation = (psi_held, held.y) if hybrid else None
-        bound = refit(network.head, psi, rows.y, hybrid=hybrid, validation=validation)
-        with torch.no_grad():
-            routes["hybrid" if hybrid else "closed"] = [bound(p) for p in (psi_held, psi_test)]
-    each = [
-        [-p.log_prob(part.y).double().mean(-1) for p, part in zip(both, (held, test), strict=True)]
-        for both in routes.values()
-    ]
-    return torch.stack([torch.stack(both) for both in each]), list(routes)
+def run(task: str, sets: list[str], seeds: list[int], asked: list[str]) -> None:
+    """Run the fits that are missing from the records."""
+    done = records.done(records.load(RESULTS).records)
+    for seed in seeds:
+        for change in asked:
+            for name in sets:
+                what = {"set": name, "task": task, "change": change, "seed": seed}
+                if records.key(what) in done:
+                    continue
+                began = time.time()
+                found = measured(task, name, changes(task)[change], seed)
+                line = {"fit": what, "metrics": {k: float(f"{v:.6g}") for k, v in found.items()}}
+                made = records.made(began, torch.device("cpu"))
+                records.append(RESULTS / f"{task}.jsonl", [line | made])
+                print(change, name, seed, line["metrics"], flush=True)
 
 
-def run(
-    about: str, changes: Mapping[str, Mapping[str, Change]], sets: Sequence[str], measured: Measured
-) -> None:
-    """Measure the variants given on the command line; print one line of JSON per variant.
+def differences(task: str, change: str, metric: str) -> dict[str, list[float]]:
+    """Return the metric minus that of the recipe, by set; only where both were run."""
+    fits: dict[tuple[str, int], dict[str, float]] = {}
+    for record in records.load(RESULTS).records:
+        fit = record["fit"]
+        if fit["task"] == task and fit["change"] in (SHIPPED, change):
+            fits.setdefault((fit["set"], fit["seed"]), {})[fit["change"]] = record["metrics"][
+                metric
+            ]
+    found: dict[str, list[float]] = {}
+    for (name, _), both in fits.items():
+        if len(both) == 2:
+            found.setdefault(name, []).append(both[change] - both[SHIPPED])
+    return found
 
-    Args:
-        about: description of the program, for --help.
-        changes: settings by body and name of the change.
-        sets: data sets used by default.
-        measured: takes a set, a body, a change and a device; returns a dict of results.
-    """
-    parser = argparse.ArgumentParser(description=about.splitlines()[0])
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--sets", default=",".join(sets))
-    parser.add_argument("--body", default=",".join(changes))
-    parser.add_argument("--only", default="", help="names of changes, separated by semicolons")
-    parser.add_argument("--into", type=Path)
+
+def picture(task: str, decision: str) -> None:
+    """Draw the differences of one decision, one dot per set, and print them as a table."""
+    from matplotlib.figure import Figure
+
+    sets = TASKS[task][1]
+    known = {c: differences(task, c, "validation") for c in DECISIONS[task][decision]}
+    known = {c: found for c, found in known.items() if found}
+    if not known:
+        return
+    print(f"\n**{task}: {decision}**\n\n| | {' | '.join(sets)} |\n|---|{'---:|' * len(sets)}")
+    figure = Figure(figsize=(7, 1.2 + 0.45 * len(known)), layout="constrained")
+    axis = figure.subplots()
+    for row, (change, found) in enumerate(known.items()):
+        means = {name: fmean(found[name]) for name in sets if name in found}
+        cells = [f"{means[name]:+.3f}" if name in means else "--" for name in sets]
+        print(f"| {change} | {' | '.join(cells)} |")
+        for k, name in enumerate(sets):
+            if name in means:
+                at = max(-0.5, min(0.5, means[name]))
+                axis.plot(at, row, "o", color=f"C{k}", alpha=0.8, label="" if row else name)
+    axis.axvline(0, color="0.5", lw=1)
+    axis.set_yticks(range(len(known)), list(known))
+    axis.set(xlabel="validation NLL minus that of the recipe (right: worse)", xscale="symlog")
+    axis.set_xscale("symlog", linthresh=0.02)
+    axis.set_ylim(len(known) - 0.5, -0.5)
+    figure.legend(loc="outside right center", fontsize="small")
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    figure.savefig(PICTURES / f"{task}_{decision}.png", dpi=130)
+
+
+def main() -> None:
+    """Run the missing fits, or draw the records."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--task", default="numbers", choices=TASKS)
+    parser.add_argument("--seeds", default="0-4")
+    parser.add_argument("--sets", default="")
+    parser.add_argument("--changes", default="", help="names between commas; without it, all")
+    parser.add_argument("--pictures", action="store_true", help="draw the records only")
     given = parser.parse_args()
-    for body in given.body.split(","):
-        for label, change in changes[body].items():
-            if given.only and label not in given.only.split(";"):
-                continue
-            for name in given.sets.split(","):
-                found = measured(name, body, change, torch.device(given.device))
-                line = json.dumps({"body": body, "change": label, **found})
-                print(line, flush=True)
-                if given.into:
-                    with given.into.open("a") as file:
-                        file.write(line + "\n")
+    if given.pictures:
+        for task, decisions in DECISIONS.items():
+            for decision in decisions:
+                picture(task, decision)
+        return
+    sets = given.sets.split(",") if given.sets else TASKS[given.task][1]
+    asked = given.changes.split(",") if given.changes else list(changes(given.task))
+    run(given.task, sets, numbers(given.seeds), asked)
 
 
 if __name__ == "__main__":
-    np.seterr(all="raise")
-    run(__doc__, {"smooth": CHANGES, "waves": CHANGES | WAVES}, datasets.UCI, measured)
+    main()

@@ -1,4 +1,8 @@
-"""The compared libraries: functions from rows to a predictive distribution of new rows."""
+"""The compared methods by name: functions from rows to a predictive distribution of new rows.
+
+Every method gets the training and validation rows of a split together, and makes five folds of
+them if it needs folds: the same ones for all methods.
+"""
 
 import warnings
 from collections.abc import Callable
@@ -8,79 +12,51 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
 
+from rival_boosting import (
+    averaged_labels,
+    boosted_mean,
+    catboost,
+    catboost_labels,
+    forest,
+    lightgbm_labels,
+    lognormal,
+    long_catboost,
+    mixed,
+    ngboost,
+    quantile_boosting,
+)
+from rival_networks import label_network, mean_network
+from rival_parts import Fitted, Rows, categorical, folds, normal
 from scroll import ScrollClassifier, ScrollRegressor
-from scroll.predictive import Categorical, Distribution, Normal
-from scroll_paper.data import datasets, protocol
+from scroll.predictive import Normal
 
-Data = list[tuple[np.ndarray, np.ndarray]]  # training, validation and test rows
-Fitted = Callable[[np.ndarray], Distribution]  # new rows -> a predictive distribution
+Fit = Callable[[Rows, int], Fitted | None]  # rows and seed; None: not for this table
 
 
-def split(name: str, seed: int) -> Data:
-    """Return a 60/20/20 split as in the paper's tables."""
-    table = datasets.load(name)
-    x, y = np.asarray(table.x, np.float64), np.asarray(table.y, np.float64)
-    return [(x[part], y[part]) for part in protocol.split(range(len(y)), seed)]
+def scroll(kind: type[ScrollRegressor | ScrollClassifier], **settings: Any) -> Fit:
+    """Fit our estimator with its defaults, or with these settings."""
 
-
-def normal(mean: np.ndarray, std: np.ndarray) -> Normal:
-    """Return N(mean, std^2) for arrays."""
-    centre, spread = (torch.from_numpy(np.asarray(a, np.float64)) for a in (mean, std))
-    return Normal(centre, spread.square(), torch.zeros_like(centre))
-
-
-def scroll(members: int) -> Callable[[Data, int], Fitted]:
-    """Fit ScrollRegressor with its defaults."""
-
-    def fit(data: Data, seed: int) -> Fitted:
-        model = ScrollRegressor(n_members=members, random_state=seed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return model.fit(*data[0], eval_set=data[1]).predict_dist
+    def fit(rows: Rows, seed: int) -> Fitted | None:
+        model = kind(random_state=seed, **settings)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return model.fit(*rows).predict_dist
+        except ValueError as error:
+            if not str(error).startswith("`recipe`"):
+                raise
+            print(f"skipped: this version of scroll has no recipe {settings['recipe']!r}")
+            return None
 
     return fit
 
 
-def ngboost(data: Data, seed: int) -> Fitted:
-    """Fit NGBoost with its defaults and early stopping."""
-    from ngboost import NGBRegressor
-
-    model = NGBRegressor(verbose=False, random_state=seed)
-    model.fit(*data[0], X_val=data[1][0], Y_val=data[1][1], early_stopping_rounds=50)
-
-    def predict(x: np.ndarray) -> Normal:
-        found = model.pred_dist(x)
-        return normal(found.loc, found.scale)
-
-    return predict
-
-
-def catboost(data: Data, seed: int) -> Fitted:
-    """Fit CatBoost with its defaults and RMSEWithUncertainty; keep the best iteration."""
-    from catboost import CatBoostRegressor
-
-    model = CatBoostRegressor(
-        loss_function="RMSEWithUncertainty",
-        random_seed=seed,
-        verbose=False,
-        allow_writing_files=False,
-        thread_count=torch.get_num_threads(),
-    )
-    model.fit(*data[0], eval_set=data[1])
-
-    def predict(x: np.ndarray) -> Normal:
-        mean, var = model.predict(x).T
-        return normal(mean, np.sqrt(var))
-
-    return predict
-
-
-def process(data: Data, seed: int) -> Fitted | None:
+def process(rows: Rows, seed: int) -> Fitted | None:
     """Fit an exact Gaussian process with an ARD Matern-5/2 kernel, if there are few rows.
 
-    It has its evidence to choose by, so the validation rows are further training rows.
+    It selects by its evidence and needs no held-out rows.
     """
-    x, y = (np.concatenate([data[0][i], data[1][i]]) for i in range(2))
+    x, y = rows
     if len(y) > 2000:
         return None
     varies = x.std(0) > 0
@@ -128,33 +104,18 @@ def _matern(inputs: torch.Tensor, targets: torch.Tensor) -> Callable[[torch.Tens
     return lambda x: likelihood(model(x))
 
 
-def classes(data: Data, seed: int) -> Fitted:
-    """Fit ScrollClassifier with its defaults; it holds out rows itself."""
-    return ScrollClassifier(random_state=seed).fit(*_joined(data)).predict_dist
+def calibrated(make: Callable[[int], ClassifierMixin]) -> Fit:
+    """Return a scikit-learn classifier in CalibratedClassifierCV over the five folds."""
 
-
-def calibrated(make: Callable[[int], ClassifierMixin]) -> Callable[[Data, int], Fitted]:
-    """Return a scikit-learn classifier in CalibratedClassifierCV, both with their defaults."""
-
-    def fit(data: Data, seed: int) -> Fitted:
+    def fit(rows: Rows, seed: int) -> Fitted:
         from sklearn.calibration import CalibratedClassifierCV
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about classes with fewer rows than folds
-            model = CalibratedClassifierCV(make(seed)).fit(*_joined(data))
-
-        def predict(x: np.ndarray) -> Categorical:
-            found = torch.from_numpy(model.predict_proba(x)).clamp(min=1e-15)
-            return Categorical(found.log().log_softmax(-1))
-
-        return predict
+            model = CalibratedClassifierCV(make(seed), cv=folds(rows.y, seed)).fit(*rows)
+        return lambda x: categorical(model.predict_proba(x))
 
     return fit
-
-
-def _joined(data: Data) -> tuple[np.ndarray, np.ndarray]:
-    """Return the training and validation rows together; methods hold out rows themselves."""
-    return tuple(np.concatenate([data[0][i], data[1][i]]) for i in range(2))
 
 
 def _boosting(seed: int) -> ClassifierMixin:
@@ -171,16 +132,45 @@ def _logistic(seed: int) -> ClassifierMixin:
     return make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
 
 
-Rows = dict[str, tuple[str, Callable[[Data, int], Fitted | None]]]
-REGRESSION: Rows = {
-    "scroll": ("ScrollRegressor, 1 member", scroll(1)),
-    "scroll-5": ("ScrollRegressor, 5 members", scroll(5)),
-    "ngboost": ("NGBoost", ngboost),
-    "catboost": ("CatBoost, RMSEWithUncertainty", catboost),
+def _ours(kind: type[ScrollRegressor | ScrollClassifier]) -> dict[str, tuple[str, Fit]]:
+    name = kind.__name__
+    return {
+        "scroll": (name, scroll(kind)),
+        "scroll-1": (f"{name}, 1 member", scroll(kind, n_members=1)),
+        "scroll-5": (f"{name}, 5 members", scroll(kind, n_members=5)),
+        "fast": (f'{name}, recipe="fast"', scroll(kind, recipe="fast")),
+        "best": (f'{name}, recipe="best"', scroll(kind, recipe="best")),
+    }
+
+
+# pytabkit's advice for the log loss: no label smoothing, and epochs chosen by cross-entropy.
+BY_LOG_LOSS = {"val_metric_name": "cross_entropy"}
+REALMLP, TABM = "RealMLP_TD_Classifier", "TabM_D_Classifier"
+
+REGRESSION: dict[str, tuple[str, Fit]] = _ours(ScrollRegressor) | {
+    "realmlp": ("RealMLP-TD, 5 folds", mean_network("RealMLP_TD_Regressor")),
+    "tabm": ("TabM, 5 folds", mean_network("TabM_D_Regressor")),
+    "ngboost": ("NGBoost", mixed(ngboost, 1)),
+    "ngboost-5": ("NGBoost, 5 members", mixed(ngboost, 5)),
+    "ngboost-log": ("NGBoost, log-normal", mixed(lognormal, 1, logarithmic=True)),
+    "ngboost-log-5": ("NGBoost, log-normal, 5 members", mixed(lognormal, 5, logarithmic=True)),
+    "catboost": ("CatBoost, RMSEWithUncertainty", mixed(catboost, 1)),
+    "catboost-5": ("CatBoost, 5 members", mixed(catboost, 5)),
+    "catboost-5-long": ("CatBoost, 5 members, up to 10,000 trees", mixed(long_catboost, 5)),
+    "lightgbm": ("LightGBM, 19 quantiles", quantile_boosting),
+    "forest": ("quantile forest", forest),
+    "boosting": ("HistGradientBoosting, one width", boosted_mean),
     "gp": ("exact GP, ARD Matern-5/2", process),
 }
-CLASSIFICATION: Rows = {
-    "scroll": ("ScrollClassifier", classes),
+CLASSIFICATION: dict[str, tuple[str, Fit]] = _ours(ScrollClassifier) | {
+    "realmlp": (
+        "RealMLP-TD, 5 folds, by log loss",
+        label_network(REALMLP, use_ls=False, **BY_LOG_LOSS),
+    ),
+    "realmlp-default": ("RealMLP-TD, 5 folds, defaults", label_network(REALMLP)),
+    "tabm": ("TabM, 5 folds, by log loss", label_network(TABM, **BY_LOG_LOSS)),
+    "lightgbm": ("LightGBM, 5 folds", averaged_labels(lightgbm_labels)),
+    "catboost": ("CatBoost, 5 folds", averaged_labels(catboost_labels)),
     "boosting": ("HistGradientBoosting, calibrated", calibrated(_boosting)),
     "logistic": ("LogisticRegression, calibrated", calibrated(_logistic)),
 }

@@ -7,6 +7,7 @@ from ._core.checks import unchecked
 from ._core.versions import __version__
 from .beliefs import Problem, covariances
 from .heads import (
+    CensoredHead,
     ClassificationHead,
     CountHead,
     Head,
@@ -53,6 +54,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "METHODS",
+    "CensoredHead",
     "ClassificationHead",
     "CountHead",
     "Head",

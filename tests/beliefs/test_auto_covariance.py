@@ -8,7 +8,7 @@ import torch
 
 import scroll
 from scroll import ClassificationHead, CountHead, Objective, OrdinalHead, RegressionHead
-from scroll.beliefs.families import LargeCovariance, by_size
+from scroll.beliefs.families import LargeCovariance
 from scroll.objectives.routes import conjugate, conjugate_diag
 
 
@@ -95,18 +95,26 @@ def test_a_step_with_many_classes_stays_small():
 
 
 def test_estimators_save_the_family_that_was_picked(tmp_path):
+    """They mix members and choose a route, for which a diagonal belief is enough."""
     rng = np.random.default_rng(0)
     y = np.arange(140) % 70
     model = scroll.ScrollClassifier(body="smooth", n_members=1, max_steps=2, random_state=0)
     model.fit(rng.normal(size=(140, 2)), y)
     assert model.covariance == "auto"
-    assert model.model_.spec.covariance == by_size(128, 70) == "lowrank"
+    assert model.model_.spec.covariance == "diag"
     model.save(tmp_path / "m.scroll")
     loaded = scroll.load(tmp_path / "m.scroll")
     assert loaded.covariance == "auto"
-    assert loaded.model_.spec.covariance == "lowrank"
+    assert loaded.model_.spec.covariance == "diag"
     x = rng.normal(size=(5, 2))
     np.testing.assert_array_equal(loaded.predict_proba(x), model.predict_proba(x))
-    numbers = scroll.ScrollRegressor(body="smooth", max_steps=2, random_state=0)
+    how = {"n_members": 1, "max_steps": 2, "random_state": 0}
     x, noise = rng.normal(size=(60, 2)), rng.normal(size=60)
-    assert numbers.fit(x, noise).model_.spec.covariance == "full"
+    for more, want in (
+        ({"body": "smooth"}, "diag"),
+        ({"body": "smooth", "covariance": "lowrank"}, "lowrank"),
+        ({"recipe": "paper"}, "full"),
+    ):
+        numbers = scroll.ScrollRegressor(**how, **more).fit(x, noise)
+        assert numbers.model_.spec.covariance == want
+        assert numbers.model_.each[0].head.covariance == want

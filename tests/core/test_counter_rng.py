@@ -9,7 +9,8 @@ from scipy import stats
 
 from scroll._core.counter_rng import bits, kept, permutation
 from scroll.training.batches import Feed, Rows
-from scroll.training.bodies import MLP, Dropout
+from scroll.training.bodies import MLP
+from scroll.training.dropout import Dropout
 
 COUNT = torch.arange(4096)
 

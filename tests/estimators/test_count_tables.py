@@ -14,10 +14,11 @@ from typer.testing import CliRunner
 import scroll
 from scroll import ScrollClassifier, ScrollRegressor
 from scroll.cli.app import app
+from scroll.heads.likelihoods import CountLikelihood
 from scroll.predictive import metrics
 
-KINDS = ("poisson", "negbinomial")
-QUICK = {"max_steps": 150, "random_state": 0, "body": (16,)}
+KINDS = CountLikelihood.kinds
+QUICK = {"max_steps": 150, "random_state": 0, "body": (16,), "n_members": 1}
 
 
 def table(n=300, seed=0, excess=0.0):
@@ -31,7 +32,8 @@ def table(n=300, seed=0, excess=0.0):
 
 @pytest.fixture(scope="module", params=KINDS)
 def model(request):
-    return ScrollRegressor(likelihood=request.param, n_members=2, **QUICK).fit(*table())
+    how = QUICK | {"n_members": 2}
+    return ScrollRegressor(likelihood=request.param, **how).fit(*table())
 
 
 def test_intervals_are_the_narrowest_integers_that_cover(model):
@@ -73,7 +75,7 @@ def test_a_point_belief_is_scipys_poisson():
 def test_the_excess_is_learned(kind):
     """A wide belief makes up for what the Poisson factor lacks."""
     later, z = table(600, 1, excess=1.0)
-    fitted = ScrollRegressor(likelihood=kind, **QUICK | {"max_steps": 300})
+    fitted = ScrollRegressor(likelihood=kind, covariance="full", **QUICK | {"max_steps": 300})
     fitted.fit(*table(600, excess=1.0))
     low, high = fitted.predict_interval(later, 0.9)
     assert ((low <= z) & (z <= high)).mean() > 0.87
@@ -151,7 +153,7 @@ def good(done):
     return done.stdout
 
 
-FAST = ("--max-steps", "60", "--body", "16")
+FAST = ("--max-steps", "60", "--body", "16", "--members", "2")
 
 
 @pytest.fixture
@@ -261,3 +263,21 @@ def test_balanced_classes_from_the_command_line(files):
         for name in ("plain", "even")
     )
     assert even.mean() > plain.mean() + 0.05
+
+
+def test_dispersion_that_the_inputs_explain_is_not_noise():
+    """The counts are Poisson given their inputs, and far from it without them."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(900, 2))
+    y = rng.poisson(np.exp(1 + x[:, 0])).astype(float)
+    how = {"n_members": 2, "body": "linear", "max_steps": 100, "random_state": 0}
+    new = torch.from_numpy(y[400:])
+    nll = [
+        -ScrollRegressor(likelihood=kind, **how)
+        .fit(x[:400], y[:400])
+        .predict_dist(x[400:])
+        .log_prob(new)
+        .mean()
+        for kind in ("poisson", "negbinomial")
+    ]
+    assert float(nll[1] - nll[0]) < 0.02

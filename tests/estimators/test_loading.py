@@ -20,19 +20,19 @@ from scroll.estimators.modelfile import FORMAT
 from scroll.estimators.spec import Spec, declared
 
 pytestmark = pytest.mark.filterwarnings("ignore::scroll.estimators.CollapsedNoise")
-QUICK = {"max_steps": 4, "random_state": 0}
+QUICK = {"max_steps": 4, "random_state": 0, "n_members": 1}
 REFUSED = r"^`\S+` must be a model that scroll has saved, but got [^\n]{1,400}\. Save it again\.$"
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("models")
-    x = rng.normal(size=(60, 3))
+    x, two = rng.normal(size=(60, 3)), QUICK | {"n_members": 2}
     made = {
-        "numbers": ScrollRegressor(body="smooth", n_members=2, **QUICK).fit(x, x[:, 0]),
+        "numbers": ScrollRegressor(body="smooth", **two).fit(x, x[:, 0]),
         "widths": ScrollRegressor(body=(8, 4), **QUICK).fit(x, x[:, 0]),
-        "labels": ScrollClassifier(n_members=2, **QUICK).fit(x, x[:, 0] > 0),
-        "order": ScrollClassifier(ordered=True, body="linear", n_members=1, **QUICK).fit(
+        "labels": ScrollClassifier(**two).fit(x, x[:, 0] > 0),
+        "order": ScrollClassifier(ordered=True, body="linear", **QUICK).fit(
             x, np.repeat(["a", "b", "c"], 20)
         ),
     }

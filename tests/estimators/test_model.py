@@ -7,7 +7,7 @@ import torch
 
 from parts import HEADS
 from scroll import refit
-from scroll.estimators.model import Readout
+from scroll.estimators.members import Readout
 
 M, N, H = 3, 12, 4
 FREE = [name for name in HEADS if name != "any"]
@@ -47,6 +47,7 @@ def readout(head, bound, routes):
 
 def tensors(p, m=slice(None)):
     """The numbers of a predictive, of some members."""
+    p = getattr(p, "base", p)
     found = {f.name: getattr(p, f.name) for f in fields(p)}
     if "factor" in found:
         found = {"mean": p.mean, "variance": p.variance} | found

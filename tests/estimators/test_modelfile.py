@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.oldest,
     pytest.mark.filterwarnings("ignore::scroll.estimators.CollapsedNoise"),
 ]
-QUICK = {"max_steps": 30, "random_state": 0}
+QUICK = {"max_steps": 30, "random_state": 0, "n_members": 1}
 
 
 def frame(n=80):
@@ -34,7 +34,7 @@ def frame(n=80):
 
 @pytest.fixture(scope="module")
 def model():
-    return ScrollRegressor(n_members=2, **QUICK).fit(*frame())
+    return ScrollRegressor(**QUICK | {"n_members": 2}).fit(*frame())
 
 
 def same(a, b, x):
@@ -46,6 +46,10 @@ def same(a, b, x):
     "how",
     [
         {"n_members": 3},
+        {"n_members": None, "body": (8,)},
+        {"tails": "student", "body": (8,), "n_members": 2},
+        {"tails": "lapse", "body": (8,)},
+        {"target": "logit", "body": (8,), "n_members": 2},
         {"routing": "closed", "body": "smooth"},
         {"routing": "hybrid", "body": "waves", "covariance": "diag"},
         {"covariance": "lowrank", "body": (16, 8)},
@@ -55,6 +59,7 @@ def same(a, b, x):
 )
 def test_what_is_loaded_is_what_was_saved(how, tmp_path):
     x, y = frame()
+    y = np.clip(y / 10 + 0.5, 0.01, 0.99) if how.get("target") == "logit" else y
     saved = ScrollRegressor(**(QUICK | how)).fit(x, y)
     saved.save(tmp_path / "model.scroll")
     loaded = scroll.load(tmp_path / "model.scroll")
@@ -62,6 +67,7 @@ def test_what_is_loaded_is_what_was_saved(how, tmp_path):
     assert loaded.get_params() == saved.get_params()
     assert loaded.feature_names_in_.tolist() == ["u", "kind", "on"]
     assert (loaded.routes_, loaded.bodies_) == (saved.routes_, saved.bodies_)
+    assert (loaded.scores_, loaded.tried_) == (saved.scores_, saved.tried_)
     if how.get("routing") == "closed":
         for each in (saved, loaded):
             each.update(x[:10], y[:10])
@@ -82,14 +88,14 @@ def test_classes_come_back(labels, tmp_path):
 def test_several_targets_and_counts(tmp_path):
     x, y = frame()
     both = ScrollRegressor(**QUICK).fit(x, np.stack([y, -y], 1))
-    counts = ScrollRegressor(likelihood="negbinomial", **QUICK).fit(x, np.round(np.abs(y)))
+    counts = ScrollRegressor(likelihood="zinb", **QUICK).fit(x, np.round(np.abs(y)))
     for saved in (both, counts):
         saved.save(tmp_path / "model.scroll")
         same(scroll.load(tmp_path / "model.scroll"), saved, x)
 
 
 def test_a_users_own_body_is_asked_for_again(tmp_path):
-    x, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60.0)
+    x, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(-30.0, 30.0)
     body = nn.Sequential(nn.Linear(3, 8), nn.Tanh())
     saved = ScrollRegressor(body=body, **QUICK).fit(x, y)
     saved.save(tmp_path / "model.scroll")

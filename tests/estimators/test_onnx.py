@@ -18,10 +18,12 @@ pytest.importorskip("onnxscript")
 ort = pytest.importorskip("onnxruntime")
 
 from scroll.estimators.onnx import export_onnx, traced  # noqa: E402
+from scroll.estimators.onnx_graph import Graph, latent  # noqa: E402
 from scroll.estimators.onnx_graph import cdf as graph_cdf  # noqa: E402
-from scroll.estimators.onnx_graph import latent  # noqa: E402
-from scroll.factors import NegativeBinomial, Poisson  # noqa: E402
-from scroll.predictive import Count  # noqa: E402
+from scroll.factors import NegativeBinomial, Poisson, ZeroInflated  # noqa: E402
+from scroll.heads.likelihoods import CountLikelihood  # noqa: E402
+from scroll.predictive import Count, Mapped, Normal, Tail, TargetMap, with_tails  # noqa: E402
+from scroll.predictive.mixture import member  # noqa: E402
 from sweeps import cases, exhaustive  # noqa: E402
 
 pytestmark = pytest.mark.oldest
@@ -122,7 +124,7 @@ def test_classes(how, edges, tmp_path):
 
 
 @pytest.mark.parametrize("members", cases([1, 2], 1))
-@pytest.mark.parametrize("likelihood", cases(["poisson", "negbinomial"], "poisson"))
+@pytest.mark.parametrize("likelihood", cases(CountLikelihood.kinds, "poisson", "zinb"))
 def test_counts(likelihood, members, tmp_path):
     x, y = table()
     model = ScrollRegressor(likelihood=likelihood, n_members=members, body="smooth", **SMALL)
@@ -139,7 +141,7 @@ def test_counts(likelihood, members, tmp_path):
 
 
 @exhaustive
-@pytest.mark.parametrize("likelihood", ["poisson", "negbinomial"])
+@pytest.mark.parametrize("likelihood", CountLikelihood.kinds)
 def test_counts_without_quantiles(likelihood, tmp_path):
     x, y = table()
     model = ScrollRegressor(likelihood=likelihood, n_members=2, body="smooth", **SMALL)
@@ -165,6 +167,7 @@ def least_counts(got, model, x):
 
 
 FACTORS = [Poisson(), *(NegativeBinomial(torch.tensor(r).double()) for r in (0.05, 0.5, 3.0, 80.0))]
+FACTORS += [ZeroInflated(base, torch.tensor(-0.4).double()) for base in (FACTORS[0], FACTORS[3])]
 
 
 @pytest.mark.parametrize("factor", FACTORS, ids=str)
@@ -231,11 +234,12 @@ class Functions(torch.nn.Module):
 
     def forward(self, z):
         special = torch.special
-        return special.ndtr(z), special.log_ndtr(z), torch.expm1(z), torch.expm1(z.float())
+        one = special.ndtr(z), special.log_ndtr(z), torch.expm1(z), torch.expm1(z.float())
+        return (*one, z.atan(), z + 0.1)
 
 
 def test_functions_that_onnx_lacks():
-    file = traced(Functions(), ["ndtr", "log_ndtr", "expm1", "single"])
+    file = traced(Functions(), ["ndtr", "log_ndtr", "expm1", "single", "atan", "sum"])
     session = ort.InferenceSession(file.SerializeToString(), providers=["CPUExecutionProvider"])
     small = np.logspace(-12, -1, 50)
     z = np.concatenate([np.linspace(-37, 37, 5001), np.linspace(-3, 3, 999), small, -small])
@@ -246,6 +250,50 @@ def test_functions_that_onnx_lacks():
         want = getattr(scipy.special, name)(z)
         np.testing.assert_allclose(value[:, 0], want, rtol=3e-12, atol=atol, err_msg=name)
     np.testing.assert_allclose(got[3][:, 0], np.expm1(z), rtol=4e-6)  # exp(37) of a rounded 37
+    np.testing.assert_allclose(got[4][:, 0], np.arctan(z), rtol=1e-14)
+    np.testing.assert_allclose(got[5][:, 0], z + 0.1, rtol=0, atol=0)  # 0.1 is not rounded
+
+
+class Predicts(torch.nn.Module):
+    """Stands for a model: four numbers of a row are the moments of its predictive."""
+
+    def __init__(self, tail, target, members):
+        super().__init__()
+        self.tail, self.target, self.members = tail, target, members
+        self.encoder = torch.nn.Module()
+        self.encoder.columns = 4
+
+    def dist(self, x):
+        mean, var = torch.stack([x[:, 0], x[:, 1], x[:, 0] - x[:, 2]]), x[:, 1:].mT.square() + 0.01
+        stack = Normal(mean, var, var / 3)
+        p = with_tails(member(stack, slice(0, self.members)).mixture(), self.tail)
+        return p if self.target is None else Mapped(p, self.target)
+
+
+LAPSE, UNIT = Tail("lapse", share=0.03, factor=2.5), TargetMap("logit", -2.0, 5.0)
+CONTINUOUS = {
+    "normal": (Tail(), None, 1),
+    "log": (Tail(), TargetMap("log"), 3),
+    "logit": (Tail(), UNIT, 3),
+    "lapse": (LAPSE, None, 3),
+    "lapse log1p": (LAPSE, TargetMap("log1p"), 1),
+    "lapse logit": (LAPSE, UNIT, 3),
+    "student": (Tail("student", df=5), None, 1),
+    "students": (Tail("student", df=4), None, 3),
+    "students logit": (Tail("student", df=3), UNIT, 3),
+}
+
+
+@pytest.mark.parametrize("name", cases(CONTINUOUS, "lapse log1p", "students logit"))
+def test_tails_and_transformed_targets(name):
+    graph = Graph(Predicts(*CONTINUOUS[name]), list(LEVELS)).eval()
+    file = traced(graph, ["mean", "std", "quantiles"])
+    session = ort.InferenceSession(file.SerializeToString(), providers=["CPUExecutionProvider"])
+    x = torch.randn(40, 4, dtype=torch.float64)
+    p, got = graph.model.dist(x), session.run(None, {"codes": x.numpy()})
+    want = (p.mean, p.stddev, p.quantile(LEVELS))
+    for name, mine, theirs in zip(("mean", "std", "quantiles"), got, want, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-13, err_msg=name)
 
 
 def test_torch_takes_the_models():

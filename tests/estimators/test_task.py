@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from scroll import CountHead
-from scroll.estimators.labels import LabelTask
-from scroll.estimators.task import CountTask, RealTask, Units, number_task
+from scroll.estimators.tasks import CountTask, RealTask, Units, number_task
+from scroll.estimators.tasks.labels import LabelTask
 
 LEVELS = np.array(["low", "mid", "high"])
 TASKS = [RealTask(), CountTask("poisson"), LabelTask("ordinal", LEVELS)]
@@ -72,12 +72,3 @@ def test_a_head_of_counts_starts_at_their_mean_and_dispersion():
     assert head.bias.exp().item() == pytest.approx(4.0)
     concentration = head.likelihood.log_concentration.exp().item()
     assert concentration == pytest.approx(16 / (float(y.var()) - 4))  # var = mean + mean^2 / r
-
-
-@pytest.mark.parametrize(
-    ("rows", "members", "folds"), [(100, 5, 5), (100, 1, 0), (9, 5, 0), (20_001, 5, 0)]
-)
-def test_folds_of_labels(rows, members, folds):
-    assert LabelTask("ova", LEVELS).n_folds(rows, members) == folds
-    assert LabelTask("ova", LEVELS, crossfits=False).n_folds(rows, members) == 0
-    assert RealTask().n_folds(rows, members) == 0

@@ -8,12 +8,13 @@ import scroll
 from scroll import CountHead, ScrollRegressor
 from scroll._core.checks import LARGEST_COUNT
 from scroll.factors import Moments, Poisson
-from scroll.factors.confined import concentration, confined
+from scroll.factors.confined import concentration, confined, inflation
+from scroll.heads.likelihoods import CountLikelihood
 from scroll.predictive import Count, counts
 from scroll.tables.outliers import OutlyingTarget
 from sweeps import cases, exhaustive
 
-KINDS = ("poisson", "negbinomial")
+KINDS = CountLikelihood.kinds
 H = 5
 
 
@@ -62,6 +63,8 @@ def test_ordinary_messages_are_not_touched():
             assert torch.equal(before, after)
     log_r = torch.linspace(-6, 14, 101)
     assert torch.equal(concentration(log_r), log_r.exp())
+    logit = torch.linspace(-12, 12, 101)
+    assert torch.equal(inflation(logit), logit)
 
 
 def test_confined_messages_are_smooth_and_bounded():
@@ -83,6 +86,16 @@ def test_confined_messages_are_smooth_and_bounded():
     point = torch.tensor([-45.0, -20.0, 1.0, 3.9, 30.0], requires_grad=True)
     wide = torch.tensor([0.5, 70.0, 18.0, 0.2, 400.0], requires_grad=True)
     assert torch.autograd.gradcheck(lambda a, b: confined(Moments(a, b), largest), (point, wide))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_share_of_extra_zeros_is_never_0_or_1(dtype):
+    logit = torch.tensor([-torch.inf, -1e20, -50, -13, 13, 50, 1e20, torch.inf], dtype=dtype)
+    pi = inflation(logit).sigmoid()
+    assert ((pi > 0) & (pi < 1)).all()
+    assert (inflation(logit[2:6]).diff() > 0).all()
+    point = torch.tensor([-40.0, -12.5, 0.0, 12.5, 40.0], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(inflation, point)
 
 
 def test_training_scores_the_predictive_that_it_gives():
@@ -122,7 +135,8 @@ def test_one_huge_count_among_ones(kind):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(40, 3)), np.ones(40)
     y[17] = 1e6
-    model = ScrollRegressor(likelihood=kind, body="smooth", max_steps=60, random_state=0)
+    how = {"body": "smooth", "n_members": 2, "max_steps": 60, "random_state": 0}
+    model = ScrollRegressor(likelihood=kind, **how)
     with pytest.warns(OutlyingTarget):
         model.fit(x, y)
     for rows in (x, 1e3 * x):
@@ -139,7 +153,8 @@ def test_one_huge_count_among_ones(kind):
 def test_few_rows_on_a_matern_body(kind, n):
     rng = np.random.default_rng(n)
     x, y = rng.normal(size=(n, 2)), rng.poisson(3, n) * rng.choice([1, 10**9], n)
-    model = ScrollRegressor(likelihood=kind, body="matern", max_steps=20, random_state=0)
+    how = {"body": "matern", "n_members": 2, "max_steps": 20, "random_state": 0}
+    model = ScrollRegressor(likelihood=kind, **how)
     mean, std = model.fit(x, y).predict(10 * x, return_std=True)
     assert np.isfinite(mean).all()
     assert np.isfinite(std).all()
@@ -160,7 +175,8 @@ def ranged():
     rng = np.random.default_rng(2)
     x = rng.normal(size=(60, 2))
     y = rng.poisson(np.exp(1 + x[:, 0]))
-    model = ScrollRegressor(likelihood="poisson", body=(8,), max_steps=60, random_state=0)
+    how = {"body": (8,), "n_members": 1, "max_steps": 60, "random_state": 0}
+    model = ScrollRegressor(likelihood="poisson", **how)
     return model.fit(x, y), 200 * x, y.max()
 
 

@@ -8,6 +8,7 @@ from scipy import stats
 from oracles import expectation, log_z
 from parts import FACTORS
 from scroll._core.quadrature import hermite, log_error_bound, log_expect, log_expect_at_mode
+from scroll._core.value import cast
 from scroll.factors import Bounded, Gaussian, Moments, Ordinal, Poisson, Probit
 from scroll.factors.ordinal import log_ndtr_difference
 
@@ -72,7 +73,7 @@ def test_gradients_are_those_of_the_value(name, what):
     for y in ys:
         mean = torch.tensor([-4.0, 0.3, 2.0], requires_grad=True)
         var = torch.tensor([0.5, 0.1, 4.0], requires_grad=True)
-        f = lambda m, v, y=y: getattr(factor, what)(torch.full((3,), y), Moments(m, v))
+        f = lambda m, v, y=y: getattr(factor, what)(torch.tensor([y] * 3), Moments(m, v))
         assert torch.autograd.gradcheck(f, (mean, var))
 
 
@@ -83,22 +84,14 @@ def test_gradients_stay_finite_in_the_tails(name):
         for y in ys:
             mean = torch.tensor([-30.0, 30.0, -30.0, 30.0], dtype=dtype, requires_grad=True)
             var = torch.tensor([1e-6, 1e-6, 25.0, 25.0], dtype=dtype, requires_grad=True)
-            factor = _cast(make(()), dtype)
-            value = factor.log_marginal(torch.full((4,), y, dtype=dtype), Moments(mean, var))
+            factor = cast(make(()), dtype)
+            value = factor.log_marginal(torch.tensor([y] * 4, dtype=dtype), Moments(mean, var))
             assert value.dtype == dtype
             # float32 cannot hold Poisson's exp(30) squared over a variance of 1e-6
             keep = value.isfinite() if dtype == torch.float32 else torch.ones(4, dtype=torch.bool)
             value[keep].sum().backward()
             assert mean.grad.isfinite().all()
             assert var.grad.isfinite().all()
-
-
-def _cast(factor, dtype):
-    fields = getattr(factor, "__dataclass_fields__", {})
-    values = {k: getattr(factor, k) for k in fields}
-    return type(factor)(
-        **{k: v.to(dtype) if isinstance(v, torch.Tensor) else v for k, v in values.items()}
-    )
 
 
 @each
@@ -153,13 +146,13 @@ def test_differences_of_normal_distribution_functions_keep_their_digits():
 
 
 def test_closed_forms_are_what_quadrature_finds():
-    """Probit, ordinal and Gaussian against the two rules of quadrature."""
+    """Probit, ordinal, Gaussian and censored against the two rules of quadrature."""
     at = Moments(torch.tensor([-1.0, 0.4, 3.0]), torch.tensor([0.5, 1.0, 0.2]))
-    for name in ("gaussian", "probit", "ordinal"):
+    for name in ("gaussian", "censored", "probit", "ordinal"):
         make, _, ys = FACTORS[name]
         factor = make(())
         for y in ys:
-            target = torch.full((3,), y)
+            target = torch.tensor([y] * 3)
             rule = log_expect_at_mode(lambda f, t=target, p=factor: p.log_prob(t, f), *at)
             torch.testing.assert_close(factor.log_marginal(target, at), rule, rtol=1e-9, atol=1e-9)
 

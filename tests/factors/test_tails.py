@@ -213,9 +213,11 @@ def test_the_logit_of_a_wide_latent(var, sign):
 
 def test_counts_and_the_logit_work_in_inference_mode():
     from scroll import CountHead
+    from scroll.heads.likelihoods import CountLikelihood
 
     psi, y = torch.ones(3, 2), torch.tensor([0, 1, 1])
-    for head in (CountHead(2), CountHead(2, "negbinomial"), ClassificationHead(2, 2, "logit")):
+    counts = (CountHead(2, kind) for kind in CountLikelihood.kinds)
+    for head in (*counts, ClassificationHead(2, 2, "logit")):
         with torch.no_grad():
             want = head(psi).log_prob(y)
         with torch.inference_mode():

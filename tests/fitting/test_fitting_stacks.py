@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from scroll import ClassificationHead, ScrollClassifier, ScrollRegressor
-from scroll.estimators import labels
+from scroll.estimators import rows as estimator_rows
 from scroll.fitting import stacks
 from scroll.fitting.stacks import train_for
 from scroll.training.batches import Rows
@@ -68,7 +68,7 @@ def table(n=80):
 
 
 def test_a_classifier_learns_from_all_rows(calls, monkeypatch):
-    monkeypatch.setattr(labels, "CROSSFIT_ROWS", 0)  # as if there were too many for folds
+    monkeypatch.setattr(estimator_rows, "CROSSFIT_ROWS", 0)  # as if there were too many for folds
     x, y = table()
     weight = np.linspace(0.5, 1.5, 80)
     model = ScrollClassifier(body="smooth", max_steps=60, n_members=2, random_state=0)
@@ -85,11 +85,21 @@ def test_a_classifier_learns_from_all_rows(calls, monkeypatch):
 
 def test_rows_of_your_own_are_not_learned_from(calls):
     x, y = table()
-    ScrollClassifier(max_steps=40, random_state=0).fit(x[:60], y[:60], eval_set=(x[60:], y[60:]))
+    how = {"body": (8,), "n_members": 2, "max_steps": 40, "random_state": 0}
+    ScrollClassifier(**how).fit(x[:60], y[:60], eval_set=(x[60:], y[60:]))
     assert calls == []
 
 
-def test_a_regressor_has_its_posterior_for_that(calls):
+def test_members_of_folds_have_learned_from_all_rows_together(calls):
     x, y = table()
-    ScrollRegressor(max_steps=40, random_state=0).fit(x, y + 0.1 * x[:, 0])
+    how = {"body": (8,), "n_members": 2, "max_steps": 40, "random_state": 0}
+    ScrollClassifier(**how).fit(x, y)
+    assert calls == []
+
+
+def test_a_regressor_has_its_posterior_for_that(calls, monkeypatch):
+    monkeypatch.setattr(estimator_rows, "CROSSFIT_ROWS", 0)
+    x, y = table()
+    how = {"body": (8,), "n_members": 2, "max_steps": 40, "random_state": 0}
+    ScrollRegressor(**how).fit(x, y - 0.5 + 0.1 * x[:, 0])
     assert calls == []

@@ -117,7 +117,7 @@ def test_cells_of_categories_are_learned_as_well_as_by_the_matching_linear_model
         model = ScrollClassifier(ordered=task == "ordered", n_members=3, **QUICK)
     else:
         likelihood = task if task in ("poisson", "negbinomial") else "gaussian"
-        model = ScrollRegressor(likelihood=likelihood, **QUICK | {"max_steps": 1500})
+        model = ScrollRegressor(likelihood=likelihood, n_members=3, **QUICK)
     p = model.fit(x, y).predict_dist(new_x)
     assert -float(p.log_prob(torch.from_numpy(new_y)).mean()) < theirs + 0.01
 
@@ -207,7 +207,7 @@ def test_the_model_does_not_depend_on_units_or_precision_of_the_inputs(change):
     rng = np.random.default_rng(5)
     x = rng.normal(size=(150, 3))
     y = np.sin(x[:, 0]) + 0.2 * rng.normal(size=150)
-    how = {"body": "smooth", "max_steps": 40, "random_state": 0}
+    how = {"body": "smooth", "n_members": 2, "max_steps": 40, "random_state": 0}
     one = ScrollRegressor(**how).fit(x, y).predict(x)
     x = CHANGES[change](x)
     other = ScrollRegressor(**how).fit(x, y).predict(x)

@@ -9,9 +9,9 @@ from fuzzing import judge, values
 from scroll import ScrollClassifier, ScrollRegressor
 
 ROWS = (1, 2, 3, 4, 6, 10, 20, 40, 60)
-TASKS = ("gaussian", "several", "poisson", "negbinomial", "ova", "gaussreg", "ordinal", "levels")
-COUNTS = ("poisson", "negbinomial")
+COUNTS = ("poisson", "negbinomial", "zip", "zinb")
 LABELS = ("ova", "gaussreg", "ordinal", "levels")
+TASKS = ("gaussian", "several", *COUNTS, *LABELS)
 
 
 def run(rng, folder):

@@ -1,11 +1,14 @@
 """Conformance of every objective: batching, gradients, mini-batches, compile; what is refused."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from parts import CONJUGATE, FACTORS, FREE, HEADS, SEARCHES_A_MODE, make_head
-from scroll import METHODS, Head, Objective, Problem
+from scroll import METHODS, Head, Objective, Problem, RegressionHead
 from scroll.beliefs import Belief
 from scroll.beliefs.covariances import Diag, Full, LowRank
 from scroll.factors import Bounded, Gaussian, Moments, Probit
@@ -18,7 +21,7 @@ from scroll.objectives.routes import (
     free,
     hybrid,
 )
-from scroll.objectives.terms import expected_log, log_evidence, minus_kl, none, ridge
+from scroll.objectives.terms import expected_log, lapsing, log_evidence, minus_kl, none, ridge
 from sweeps import cases
 
 N, H = 10, 4
@@ -67,9 +70,13 @@ def test_batching_law_of_every_method(key, lead):
                 torch.testing.assert_close(q.grad, p.grad[i], rtol=1e-8, atol=1e-10, msg=name)
 
 
+ANY_FACTOR = [key for key in FREE if not METHODS[key].needs_gaussian]
+ROBUST = [key for key in FREE if key.startswith("robust")]
+GAUSSIAN = ("regression", "regression-3", "gaussreg")
+
+
 @pytest.mark.parametrize("lead", LEADS[1:], ids=str)
-@pytest.mark.parametrize("key", [k for k in FREE if not k.startswith(("map", "vbll"))])
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize(("name", "key"), [*product(HEADS, ANY_FACTOR), *product(GAUSSIAN, ROBUST)])
 def test_batching_law_of_every_head(name, key, lead):
     """Every covariance, factor and objective, with the labels of each head."""
     make, labels = HEADS[name]
@@ -365,3 +372,35 @@ def test_scores_take_any_factor():
         at = Moments(torch.zeros(len(ys)), torch.ones(len(ys)))
         p = Problem(torch.zeros(len(ys), 1), y, make(()), torch.tensor(1.0))
         torch.testing.assert_close(expected_log(p, at), make(()).expected_log(y, at), msg=name)
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_the_robust_score_lets_a_hundredth_of_the_rows_lapse(outputs):
+    """log(0.99 N(y; m, V) + 0.01 N(y; m, 100 V)): far rows have little influence."""
+    head = RegressionHead(H, outputs, covariance="diag", method="robust")
+    randomise(head)
+    head.objective = Objective(score=lapsing, prior=none)
+    psi, y = torch.randn(N, H), 5 * torch.randn(N, outputs)
+    p = head(psi)
+    mean, std = (t.detach().reshape(N, outputs).numpy() for t in (p.mean, p.stddev))
+    each = [w * stats.norm.pdf(y.numpy(), mean, s * std) for w, s in ((0.99, 1), (0.01, 10))]
+    want = -np.log(sum(each)).sum() / N
+    y = y[:, 0] if outputs == 1 else y
+    assert head.loss(psi, y, total=N).item() == pytest.approx(want, rel=1e-9)
+
+
+@pytest.mark.parametrize("far", [20.0, 200.0])
+def test_far_rows_pull_little_on_a_robust_head(far):
+    """By 1 / 100 of the pull on a normal distribution, from about four deviations on."""
+    pulls = []
+    for method in ("robust", "scroll"):
+        head = RegressionHead(H, covariance="none", method=method, noise=1.0)
+        head.loss(torch.zeros(1, H), torch.tensor([far]), total=1).backward()
+        pulls.append(float(head.bias.grad))
+    assert pulls[0] == pytest.approx(pulls[1] / 100, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in HEADS if name not in GAUSSIAN])
+def test_a_robust_score_needs_a_gaussian_factor(name):
+    with pytest.raises(TypeError, match=r"`likelihood` must be Gaussian for method 'robust'"):
+        HEADS[name][0](H, method="robust")

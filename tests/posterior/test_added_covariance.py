@@ -21,7 +21,8 @@ def rows():
 @pytest.mark.parametrize("family", ["diag", "lowrank", "full"])
 def test_a_loaded_hybrid_predicts_bitwise_the_same(rows, family, tmp_path):
     x, y = rows
-    fitted = ScrollRegressor(body="smooth", routing="hybrid", max_steps=30, random_state=0)
+    how = {"body": "smooth", "routing": "hybrid", "max_steps": 30, "random_state": 0}
+    fitted = ScrollRegressor(n_members=1, target="identity", tails="gaussian", **how)
     fitted.fit(x, y)
     old = fitted.model_
     model = Model(replace(old.spec, added=family)).eval()
@@ -50,7 +51,8 @@ def test_a_loaded_hybrid_predicts_bitwise_the_same(rows, family, tmp_path):
 
 def test_a_model_refuses_the_covariance_of_another_family(rows):
     x, y = rows
-    fitted = ScrollRegressor(body="smooth", routing="hybrid", max_steps=30, random_state=0)
+    how = {"body": "smooth", "routing": "hybrid", "max_steps": 30, "random_state": 0}
+    fitted = ScrollRegressor(n_members=2, **how)
     part = fitted.fit(x, y).model_.each[0]
     psi = part.features(fitted.model_.encoder(torch.from_numpy(x))).detach()
     other = part.bound.add(psi, psi[..., 0], family="lowrank", steps=2)

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from parts import HEADS
 from scroll import ClassificationHead, Posterior, RegressionHead, refit
+from scroll.heads.likelihoods import CountLikelihood
 from scroll.posterior.evidence import maximise_evidence
 
 N, H = 60, 5
@@ -337,7 +338,7 @@ def test_every_head_has_a_refit(name):
     # the effective number of parameters of each output
     total = bound.leverage(psi).sum(0)
     assert ((total > 0) & (total <= H + 1)).all()
-    if name in ("ordinal", "poisson", "negbinomial"):
+    if name in ("ordinal", "censored", *CountLikelihood.kinds):
         with pytest.raises(TypeError, match=r"`head` must regress on a real target.*head\(psi\)"):
             bound(psi)
     else:

@@ -9,7 +9,7 @@ import torch
 
 from scroll import ScrollClassifier, ScrollRegressor
 
-QUICK = {"body": "smooth", "max_steps": 3, "random_state": 0}
+QUICK = {"body": "smooth", "n_members": 2, "max_steps": 3, "random_state": 0}
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ MODELS = {
         lambda: ScrollRegressor(likelihood="poisson", **QUICK),
         lambda x: np.floor(np.exp(x[:, 0])),
     ),
-    "classifier": (lambda: ScrollClassifier(n_members=1, **QUICK), lambda x: x[:, 0] > 0),
+    "classifier": (lambda: ScrollClassifier(**QUICK), lambda x: x[:, 0] > 0),
 }
 
 

@@ -5,7 +5,8 @@ import pytest
 import torch
 from scipy import stats
 
-from scroll.factors import Bounded, NegativeBinomial, Poisson
+from scroll.factors import Bounded, NegativeBinomial, Poisson, ZeroInflated
+from scroll.heads.likelihoods import CountLikelihood
 from scroll.predictive import (
     Categorical,
     Count,
@@ -101,13 +102,14 @@ def test_what_cannot_be_mixed_is_refused():
 
 # Counts
 
-KINDS = ("poisson", "negbinomial")
-MEANS, VARS, CONCENTRATIONS = (
+KINDS = CountLikelihood.kinds
+MEANS, VARS, CONCENTRATIONS, EXTRA = (
     torch.tensor(numbers, dtype=torch.float64)
     for numbers in (
         [[-1.0, 0.3, 1.5], [0.2, 2.0, 1.4], [0.5, -0.4, 3.0]],
         [[0.2, 0.05, 0.3], [0.1, 0.3, 0.02], [0.3, 0.2, 0.1]],
         [1.5, 4.0, 20.0],
+        [0.3, 0.6, 0.02],
     )
 )
 MOST = 3000
@@ -115,7 +117,11 @@ MOST = 3000
 
 def counts(kind, which=slice(None)):
     """Some members as a stack."""
-    factor = Poisson() if kind == "poisson" else NegativeBinomial(CONCENTRATIONS[which])
+    factor = Poisson()
+    if kind in ("negbinomial", "zinb"):
+        factor = NegativeBinomial(CONCENTRATIONS[which])
+    if kind in ("zip", "zinb"):
+        factor = ZeroInflated(factor, EXTRA[which].logit())
     return Count(factor, MEANS[which], VARS[which])
 
 
@@ -129,8 +135,10 @@ def table(kind):
         for n in range(MEANS.shape[1]):
             rate = np.exp(MEANS[m, n].item() + VARS[m, n].item() ** 0.5 * nodes)
             r = CONCENTRATIONS[m].item()
-            law = stats.poisson(rate) if kind == "poisson" else stats.nbinom(r, r / (r + rate))
-            out[n] += law.pmf(k) @ weights / len(MEANS)
+            dispersed = kind in ("negbinomial", "zinb")
+            law = stats.nbinom(r, r / (r + rate)) if dispersed else stats.poisson(rate)
+            extra = EXTRA[m].item() if kind in ("zip", "zinb") else 0.0
+            out[n] += ((1 - extra) * law.pmf(k) @ weights + extra * (k[:, 0] == 0)) / len(MEANS)
     return out
 
 
@@ -234,7 +242,7 @@ def test_quantiles_between_members_far_apart(dtype):
 
 
 def test_members_are_taken_apart_and_joined_again():
-    stacks = [normals(3, N), counts("negbinomial"), Ordered(torch.randn(3, N, 4).log_softmax(-1))]
+    stacks = [normals(3, N), counts("zinb"), Ordered(torch.randn(3, N, 4).log_softmax(-1))]
     for stack in stacks:
         again = joined([member(stack, slice(0, 1)), member(stack, slice(1, 3))])
         assert type(again) is type(stack)

@@ -147,9 +147,9 @@ def test_later_rows_are_read_as_training_was():
 
 def test_the_estimators_warn_once():
     X = pd.DataFrame({"x": pd.Series([*map(float, MEASURED), "?"], dtype=object)})
-    model = ScrollRegressor(max_steps=5, body=(4,), random_state=0)
+    model = ScrollRegressor(n_members=1, max_steps=5, body=(4,), random_state=0)
     with pytest.warns(AmbiguousColumn, match=r"'x' holds numbers, but '\?' in row 99") as caught:
-        model.fit(X, np.arange(100.0))
+        model.fit(X, np.arange(100.0) - 50)
     assert sum(w.category is AmbiguousColumn for w in caught) == 1
     with pytest.warns(AmbiguousColumn, match=r"'\?' in row 99"):
         model.predict(X)

@@ -11,11 +11,12 @@ from scroll import ScrollClassifier, ScrollRegressor
 from scroll.cli.app import app
 from scroll.estimators import OutlyingTarget, pipeline
 from scroll.fitting import stacks
-from scroll.fitting.search import search
+from scroll.fitting.ensemble import fit_ensemble
+from scroll.fitting.plans import BATCH, n_steps
 from scroll.integrations.skpro import ScrollProba
 from scroll.tables.outliers import far_rows
 
-QUICK = {"body": (8,), "max_steps": 40, "random_state": 0}
+QUICK = {"body": (8,), "n_members": 2, "max_steps": 40, "random_state": 0}
 
 
 def table(n=300, seed=0):
@@ -99,12 +100,12 @@ def test_the_command_line_names_the_row_of_the_file(tmp_path):
 
 
 def test_members_without_a_finite_score_are_refused(monkeypatch):
-    def failed(*rows, **how):
-        found = search(*rows, **how)
+    def failed(job, **how):
+        found = fit_ensemble(job, **how)
         found.parts[0].scores[0] = np.inf
         return found
 
-    monkeypatch.setattr(pipeline, "search", failed)
+    monkeypatch.setattr(pipeline, "fit_ensemble", failed)
     with pytest.raises(ValueError, match=r"`y` must have a finite score on the held-out rows"):
         ScrollRegressor(**QUICK).fit(*table(60))
 
@@ -115,8 +116,7 @@ def test_weights_have_no_unit(by, kind):
     x, y = table(60)
     y = y if kind is ScrollRegressor else y > 0
     weight = np.random.default_rng(1).random(60) + 0.1
-    how = {**QUICK, "n_members": 2}
-    one, other = (kind(**how).fit(x, y, sample_weight=w) for w in (weight, weight * by))
+    one, other = (kind(**QUICK).fit(x, y, sample_weight=w) for w in (weight, weight * by))
     a, b = (m.predict_dist(x).mean.numpy() for m in (one, other))
     np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
 
@@ -138,14 +138,14 @@ class StoppedError(Exception):
 
 
 def recipe_of(monkeypatch, fit):
-    """The recipe that training is given."""
+    """The recipe that training is given, and the number of networks."""
     seen = []
 
-    def train(network, rows, held, recipe, **how):
-        seen.append(recipe)
+    def run(network, rows, held, recipe, **how):
+        seen.append((recipe, len(rows.x)))
         raise StoppedError
 
-    monkeypatch.setattr(stacks, "train", train)
+    monkeypatch.setattr(stacks, "Run", run)
     with pytest.raises(StoppedError):
         fit()
     return seen[0]
@@ -167,4 +167,6 @@ def test_a_recipe_is_the_same_from_python_skpro_and_the_command_line(recipe, mon
 
     three = recipe_of(monkeypatch, from_the_command_line)
     assert one == two == three
-    assert (one.steps, one.batch) == {"default": (3000, 256), "paper": (6000, None)}[recipe]
+    (how, members) = one
+    want = {"default": (n_steps(60), BATCH, 5), "paper": (6000, None, 1)}
+    assert (how.steps, how.batch, members) == want[recipe]

@@ -95,9 +95,8 @@ def test_a_wavy_body_by_hand():
     read = np.concatenate([rows[:, :RANKED], rows[:, PLAIN:]], 1)  # numbers, then their ranks
     inputs = [rows]
     for j in range(2 * RANKED):
-        angle = 2 * np.pi * np.outer(read[:, j], state["frequencies"][0, j])
-        both = np.hstack([np.cos(angle), np.sin(angle)])
-        inputs.append(np.maximum(both @ state["mixing"][j] + state["offsets"][j], 0))
+        angle = 2 * np.pi * np.outer(read[:, j], state["frequencies"][j]) + state["phases"][j]
+        inputs.append(np.maximum(np.cos(angle) @ state["mixing"][j] + state["offsets"][j], 0))
     h = np.hstack(inputs)
     assert h.shape == (N, PLAIN + RANKED + 2 * RANKED * 2)
     for i in range(2):

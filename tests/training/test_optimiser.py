@@ -10,9 +10,10 @@ from torch import nn
 from scroll import ClassificationHead, RegressionHead
 from scroll.training.batches import Feed, Rows
 from scroll.training.bodies import MLP, Matern, Stacked, Tabular
-from scroll.training.loop import TrainingState, train
+from scroll.training.loop import train
 from scroll.training.network import Network, held_out_nll, set_replicate, stack
 from scroll.training.settings import Settings, step_factors
+from scroll.training.state import TrainingState
 
 R, N, D, H = 2, 24, 3, 6
 SEEDS = (3, 5)

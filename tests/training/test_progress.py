@@ -85,9 +85,9 @@ def test_each_of_several_bars_has_its_own_best_score():
 def test_an_estimator_shows_one_bar_per_stack_of_networks(capsys):
     torch.set_default_dtype(torch.float32)
     x = np.random.default_rng(0).normal(size=(60, 2))
-    how = {"body": (8,), "max_steps": 20, "routing": "free", "random_state": 0}
+    how = {"body": (8,), "n_members": 2, "max_steps": 20, "routing": "free", "random_state": 0}
     quiet = ScrollRegressor(**how).fit(x, x[:, 0])
     assert capsys.readouterr().out == ""
     shown = ScrollRegressor(verbose=1, **how).fit(x, x[:, 0])
-    assert re.search(r"1 network .*\d+/\d+ best -?\d+\.\d{3}", capsys.readouterr().out)
+    assert re.search(r"8, 2 networks .*1/1 best -?\d+\.\d{3}", capsys.readouterr().out)
     np.testing.assert_array_equal(shown.predict(x), quiet.predict(x))

@@ -9,9 +9,10 @@ from torch import nn
 from scroll import RegressionHead
 from scroll.training.batches import Feed, Rows
 from scroll.training.bodies import MLP
-from scroll.training.loop import Trained, train, train_in_parts
+from scroll.training.loop import train, train_in_parts
 from scroll.training.network import Network, held_out_nll, join, stack, take
 from scroll.training.settings import Settings
+from scroll.training.state import Trained
 
 R, N, D, H = 4, 40, 3, 8
 

@@ -213,11 +213,32 @@ def test_any_weights_are_scikit_learns():
     np.testing.assert_allclose(bound.weights.mean[0], theirs.coef_, rtol=1e-9)
 
 
-def test_a_refit_refuses_weights_that_differ_between_replicates_or_are_negative():
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("hyper", ["evidence", "head"])
+def test_replicates_may_have_weights_of_their_own(hyper, bias):
+    """Each is as if it were alone, also where rows of weight zero stand for fewer rows."""
+    psi, y = regression(lead=(R,))
+    weight = torch.stack([torch.ones(60), torch.rand(60) + 1])
+    weight[0, 50:] = 0
+    head = RegressionHead(H, bias=bias, replicates=(R,))
+    together = refit(
+        head, [(psi[:, :20], y[:, :20], weight[:, :20]), (psi, y, weight)], hyper=hyper
+    )
+    for r in range(R):
+        own = [(psi[r, :20], y[r, :20], weight[r, :20]), (psi[r], y[r], weight[r])]
+        alone = refit(RegressionHead(H, bias=bias), own, hyper=hyper)
+        for name in ("alpha", "noise", "offset"):
+            close = {"rtol": 1e-9, "atol": 1e-12}
+            torch.testing.assert_close(getattr(together, name)[r], getattr(alone, name), **close)
+        torch.testing.assert_close(
+            together.weights.mean[r], alone.weights.mean, rtol=1e-9, atol=1e-11
+        )
+        assert float(together.statistics.count[r]) == pytest.approx(float(alone.statistics.count))
+
+
+def test_a_refit_refuses_negative_weights():
     psi, y = regression(lead=(R,))
     head = RegressionHead(H, bias=False, replicates=(R,))
-    with pytest.raises(ValueError, match="`weight` must be the same for every replicate"):
-        refit(head, [(psi, y, torch.stack([torch.ones(60), torch.rand(60) + 1]))])
     with pytest.raises(ValueError, match="`weight` must be zero or positive"):
         refit(head, [(psi, y, -torch.ones(R, 60))])
 

@@ -76,6 +76,9 @@ def fit(
     routing: o.Routing = "auto",
     recipe: o.Recipe = "default",
     body: o.Body = "auto",
+    target_map: o.Map = "auto",
+    tails: o.Tails = "auto",
+    censored: o.Censored = "",
     ordered: o.Ordered = False,
     levels: o.Levels = "",
     class_weight: o.ClassWeight = "",
@@ -95,6 +98,7 @@ def fit(
         request = Request(
             train, target, output, held_out, task, likelihood, ordered, levels, class_weight,
             weight, drop, seed, members, covariance, routing, recipe, body, max_steps,
+            target_map, tails, censored,
         )  # fmt: skip
         found = fit_table(request, _note, show_bar=bar)
         if as_json or not quiet:
@@ -132,6 +136,7 @@ def evaluate(
     model: o.Model,
     table: o.Scored,
     target: o.Renamed = "",
+    censored: o.Censored = "",
     plots: o.Plots = None,
     as_json: o.Json = False,
 ) -> None:
@@ -139,7 +144,7 @@ def evaluate(
     with _one_line_errors():
         from .evaluate import evaluate_table
 
-        found = evaluate_table(model, table, _note, o.split_names(target), plots)
+        found = evaluate_table(model, table, _note, o.split_names(target), plots, censored)
         _print(found, as_json)
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -15,6 +16,7 @@ from .._core.files import write
 from ..estimators import ScrollClassifier
 from ..predictive import Labels, Numeric, metrics
 from ..predictive.arguments import as_tensor
+from ..tables.censoring import bounds
 from ..tables.frames import Array
 from ..tables.labels import class_indices
 from . import targets as t
@@ -23,7 +25,12 @@ from .table_files import Note, matched
 
 
 def evaluate_table(
-    path: Path, table: Path, note: Note, targets: Sequence[str] = (), plots: Path | None = None
+    path: Path,
+    table: Path,
+    note: Note,
+    targets: Sequence[str] = (),
+    plots: Path | None = None,
+    censored: str = "",
 ) -> Facts:
     """Return the scores of a model on a table.
 
@@ -33,6 +40,7 @@ def evaluate_table(
         note: called with each remark on the data.
         targets: the target columns of the table, if they are not named as in training.
         plots: a folder for plots of a regression.
+        censored: the column that marks censored targets.
     """
     model = load_model(path)
     known = list(targets) or target_names(model)
@@ -44,17 +52,32 @@ def evaluate_table(
         p = model.predict_dist(x)
     rows = {"rows": len(frame)}
     if isinstance(model, ScrollClassifier):
-        require(plots is None, "--plots", "be used with regression models", f"classes in {path}")
-        labels, given = t.read_labels(frame, known[0]), model.levels_.tolist()
-        index = class_indices(labels, given, name="target", where=f" in {table}", as_text=True)
-        return rows | label_scores(p, as_tensor("y", index))
+        for option, given in (("--censored", censored), ("--plots", plots)):
+            require(not given, option, "be used with regression models", f"classes in {path}")
+        return rows | label_scores(p, _label_indices(frame, known[0], table, model))
     y = as_tensor("y", t.read_targets(frame, known, table, "regression", model.likelihood))
+    if censored:
+        require(plots is None, "--plots", "be left out with --censored", plots)
+        return rows | censored_scores(p, y, t.read_flags(frame, censored, table))
     parts = by_output(p, known)
     truth = dict(zip(parts, y.reshape(len(y), -1).T, strict=True))
     if plots is not None:
         _draw(plots, parts, truth, model.ood_score(x))
-    each = {name: number_scores(part, truth[name]) for name, part in parts.items()}
-    return rows | each.get("", {"targets": each})
+    return rows | _by_target({name: number_scores(p, truth[name]) for name, p in parts.items()})
+
+
+def _label_indices(
+    frame: pd.DataFrame, target: str, table: Path, model: ScrollClassifier
+) -> Tensor:
+    """Return the class index of each row's label."""
+    labels, levels = t.read_labels(frame, target), model.levels_.tolist()
+    index = class_indices(labels, levels, name="target", where=f" in {table}", as_text=True)
+    return as_tensor("y", index)
+
+
+def _by_target(each: dict[str, Facts]) -> Facts:
+    """Return the scores of a single target, or those of several by name."""
+    return each.get("", {"targets": each})
 
 
 def label_scores(p: Labels, y: Tensor) -> dict[str, float]:
@@ -80,6 +103,15 @@ def number_scores(p: Numeric, y: Tensor) -> dict[str, float]:
         "calibration_error": calibration_error(p, y),
         "coverage_90": ((low <= y) & (y <= high)).double().mean(),
     }
+    return {name: float(score) for name, score in found.items()}
+
+
+def censored_scores(p: Numeric, y: Tensor, flags: Array) -> dict[str, float]:
+    """Return the scores of censored numbers: NLL, and concordance if none is left-censored."""
+    pairs = torch.from_numpy(bounds(y.numpy(), flags))
+    found = {"nll": metrics.censored_nll(p, *pairs.unbind(-1))}
+    if (flags >= 0).all():
+        found["concordance"] = metrics.concordance(p.quantile(0.5), y, torch.from_numpy(flags > 0))
     return {name: float(score) for name, score in found.items()}
 
 

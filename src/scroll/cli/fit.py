@@ -13,6 +13,7 @@ import pandas as pd
 from .._core.checks import comma_list, one_of, require
 from ..estimators import ScrollClassifier, ScrollRegressor
 from ..estimators.spec import COUNTS
+from ..tables.censoring import bounds
 from ..tables.columns import TableSchema
 from ..tables.frames import Array
 from ..tables.outliers import describe
@@ -50,11 +51,21 @@ class Request:
     recipe: str
     body: str
     max_steps: int | None
+    map: str = "auto"
+    tails: str = "auto"
+    censored: str = ""
 
     @property
     def orders(self) -> list[str]:
         """Names of the options that say that classes are ordered."""
         given = {"--ordered": self.ordered, "--levels": bool(self.levels)}
+        return [name for name in given if given[name]]
+
+    @property
+    def numeric(self) -> list[str]:
+        """Names of the options that only numbers have."""
+        given = {"--map": self.map != "auto", "--tails": self.tails != "auto"}
+        given["--censored"] = bool(self.censored)
         return [name for name in given if given[name]]
 
 
@@ -85,10 +96,11 @@ def fit_table(request: Request, note: Note, show_bar: bool = False) -> Facts:
     weights = t.read_numbers(frame, [request.weight], request.train) if request.weight else None
     if task == "regression":
         _note_outliers(y, targets, request.train, request.likelihood, note)
-        if held_out is not None and request.held_out is not None:
-            _note_outliers(held_out[1], targets, request.held_out, request.likelihood, note)
+    more = {}
+    if request.censored:
+        more["censored"] = t.read_flags(frame, request.censored, request.train)
     with warnings_as_notes(note):
-        model.fit(x, y, sample_weight=weights, eval_set=held_out)
+        model.fit(x, y, sample_weight=weights, eval_set=held_out, **more)
     if model.get_params().get("ordered") is True and y.dtype.kind == "U":
         note(f"the classes are ordered alphabetically: {' < '.join(model.levels_)}")
     model.target_names_ = targets
@@ -109,15 +121,16 @@ def _roles(frame: pd.DataFrame, request: Request) -> tuple[list[str], list[str]]
     """Return the target columns, and all columns that are not learned from."""
     targets = [request.target] if request.target in frame else split_names(request.target)
     weight, drop = split_names(request.weight), split_names(request.drop)
-    asked = {"--target": targets, "--weight": weight, "--drop": drop}
+    censored = split_names(request.censored)
+    asked = {"--target": targets, "--weight": weight, "--drop": drop, "--censored": censored}
     for option, names in asked.items():
         absent = [name for name in names if name not in frame]
         got = f"{comma_list(absent)}; it has {comma_list(frame, 30)}"
         require(not absent, option, f"name columns of {request.train}", got)
     require(targets, "--target", "name a column", repr(request.target))
-    excluded = [*targets, *weight, *drop]
-    once = len({*excluded}) == len(excluded)
-    require(once, "--target", "name columns once, and none of --weight and --drop", excluded)
+    excluded = [*targets, *weight, *drop, *censored]
+    once, others = len({*excluded}) == len(excluded), "--weight, --drop and --censored"
+    require(once, "--target", f"name columns once, and none of {others}", excluded)
     return targets, excluded
 
 
@@ -135,6 +148,8 @@ def _task(request: Request, frame: pd.DataFrame, targets: Sequence[str]) -> tupl
     for option in (*request.orders, *(["--class-weight"] if request.class_weight else [])):
         remedy = "Add --task classification."
         require(task == "classification", option, "go with classes", f"a target of {kind}", remedy)
+    for option in request.numeric:
+        require(task == "regression", option, "go with numbers", f"a target of {kind}")
     return task, because
 
 
@@ -172,7 +187,7 @@ def _estimator(
         parameters["class_weight"] = request.class_weight
     if task == "classification":
         return ScrollClassifier(**parameters)
-    return ScrollRegressor(**parameters)
+    return ScrollRegressor(target=request.map, tails=request.tails, **parameters)
 
 
 def _body(text: str) -> str | tuple[int, ...]:
@@ -195,7 +210,10 @@ def _held_out(
         return None
     frame, rows = matched(path, TableSchema.of(x), excluded, note)
     t.target_kind(frame, targets, path)
-    return rows, t.read_targets(frame, targets, path, task, request.likelihood)
+    y = t.read_targets(frame, targets, path, task, request.likelihood)
+    if task == "regression":
+        _note_outliers(y, targets, path, request.likelihood, note)
+    return rows, bounds(y, t.read_flags(frame, request.censored, path)) if request.censored else y
 
 
 def _note_outliers(

@@ -32,8 +32,7 @@ def describe_file(path: Path) -> Facts:
     saved = modelfile.read(_existing(path))
     model = build(saved)
     columns = [asdict(column) for column in model.schema_.columns]
-    shift = _log_scale(model)
-    tried = {name: _finite(score + shift) for name, score in model.tried_.items()}
+    tried = {name: _finite(score) for name, score in model.tried_.items()}
     return describe_model(model) | {"tried": tried, "versions": saved.versions, "columns": columns}
 
 
@@ -45,9 +44,14 @@ def describe_model(model: Estimator) -> Facts:
     found["likelihood"] = model.model_.spec.likelihood
     if given.get("class_weight") is not None:
         found["class_weight"] = given["class_weight"]
+    if found["task"] == "regression":
+        spec = model.model_.spec
+        used = "identity" if spec.target is None else spec.target["name"]
+        shape = {"map": used, "tails": spec.tail["kind"]}
+        found |= shape if spec.likelihood in ("gaussian", "censored") else {}
     found |= {"covariance": model.model_.spec.covariance, "members": len(model.routes_)}
     found |= {"bodies": model.bodies_, "routes": model.routes_, "steps": model.n_iter_}
-    found["held_out_nll"] = _finite(float(np.mean(model.scores_)) + _log_scale(model))
+    found["held_out_nll"] = _finite(model.oof_scores()["nll"])
     plain: Facts = json.loads(json.dumps(found, default=np.ndarray.tolist))
     return plain
 
@@ -95,8 +99,3 @@ def _existing(path: Path) -> Path:
 def _finite(score: float) -> float | None:
     """Return a score for JSON, which has no infinity: None in its place."""
     return score if np.isfinite(score) else None
-
-
-def _log_scale(model: Estimator) -> float:
-    """Return what to add to an NLL of the standardised target for that of the target itself."""
-    return float(model.model_.scale.log().sum())

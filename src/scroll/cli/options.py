@@ -35,13 +35,13 @@ Task: TypeAlias = Annotated[
 Likelihood: TypeAlias = Annotated[
     str,
     Option(
-        help="For numbers: gaussian (default), poisson or negbinomial (counts). For classes: ova "
-        "(default), gaussreg or ordinal."
+        help="For numbers: gaussian (default); for counts poisson or negbinomial, or with extra "
+        "zeros zip or zinb. For classes: ova (default), gaussreg or ordinal."
     ),
 ]
 Members: TypeAlias = Annotated[
     int | None,
-    Option(help="Number of networks in the ensemble. Default: 1 for regression, 5 for classes."),
+    Option(help="Networks per kind of body, each with a fold held out. Default: set by --recipe."),
 ]
 Covariance: TypeAlias = Annotated[
     str,
@@ -55,13 +55,39 @@ Routing: TypeAlias = Annotated[
     ),
 ]
 Recipe: TypeAlias = Annotated[
-    str, Option(help="Training settings: default, or paper for those of the paper.")
+    str,
+    Option(
+        help="default; fast: seconds, for exploring; best: more networks, for those who can wait; "
+        "paper: the settings of the paper."
+    ),
+]
+Map: TypeAlias = Annotated[
+    str,
+    Option(
+        "--map",
+        help="Scale to train a numeric target on: identity, log, log1p, logit, or auto, which "
+        "decides on held-out rows. Predictions keep the units of the table.",
+    ),
+]
+Tails: TypeAlias = Annotated[
+    str,
+    Option(
+        help="Tails of a numeric target: gaussian, student, lapse (a share of rows has larger "
+        "errors), or auto, which decides on held-out rows."
+    ),
+]
+Censored: TypeAlias = Annotated[
+    str,
+    Option(
+        help="Column that marks censored targets: 1 if the true value is at least the target, -1 "
+        "if at most, 0 if it is exact."
+    ),
 ]
 Body: TypeAlias = Annotated[
     str,
     Option(
-        help="Network below the last layer: auto, smooth, swell, waves, matern, linear, or the "
-        "widths of its layers: 64,32."
+        help="Network below the last layer: auto, smooth, deep, swell, waves, matern, linear, or "
+        "the widths of its layers: 64,32."
     ),
 ]
 Ordered: TypeAlias = Annotated[

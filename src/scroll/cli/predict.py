@@ -8,7 +8,7 @@ import pandas as pd
 
 from .._core.checks import comma_list, require
 from ..estimators import ScrollClassifier
-from ..estimators.task import as_integers
+from ..estimators.tasks import as_integers
 from ..predictive import Labels, Numeric
 from ..tables.frames import Array
 from .models import by_output, load_model, target_names, warnings_as_notes

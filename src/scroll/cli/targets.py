@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .._core.checks import comma_list, invalid, require
 from ..estimators.spec import COUNTS
-from ..estimators.task import check_counts
+from ..estimators.tasks import check_counts
 from ..tables.cells import UNREADABLE, example
 from ..tables.frames import Array
 from .table_files import cells_of
@@ -151,3 +151,13 @@ def _named_levels(labels: Array, name: str, levels: Sequence[str]) -> list[str |
     require(ok, "--levels", f"name classes of {name}, {comma_list(known, 10)}", comma_list(absent))
     new = {level: level if text else int(level) for level in absent}
     return [(known | new)[level] for level in levels]
+
+
+def read_flags(frame: pd.DataFrame, name: str, path: Path) -> Array:
+    """Return the column that marks censored targets, -1, 0 or 1 per row."""
+    require(name in frame, str(path), "hold the column of --censored", f"none called {name!r}")
+    flags = read_numbers(frame, [name], path)
+    bad = ~np.isin(flags, (-1, 0, 1))
+    got = f"{flags[bad.argmax()]:g} in row {bad.argmax() + 1} of {path}"
+    require(not bad.any(), name, "hold -1, 0 or 1 to mark censored targets", got)
+    return flags

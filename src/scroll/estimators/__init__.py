@@ -3,11 +3,18 @@
 from ..tables.outliers import OutlyingTarget
 from .classifier import ScrollClassifier
 from .regressor import ScrollRegressor
-from .user_warnings import AmbiguousColumn, CollapsedNoise, UnseenCategory, UnseenGap
+from .user_warnings import (
+    AmbiguousColumn,
+    CollapsedNoise,
+    NegativeInterval,
+    UnseenCategory,
+    UnseenGap,
+)
 
 __all__ = [
     "AmbiguousColumn",
     "CollapsedNoise",
+    "NegativeInterval",
     "OutlyingTarget",
     "ScrollClassifier",
     "ScrollRegressor",

@@ -14,11 +14,12 @@ from sklearn.utils import check_array, check_random_state, validation
 
 from .._core.checks import invalid, not_negative, one_of, positive, positive_int, require
 from .._core.versions import SKLEARN, require_version
-from ..fitting.plans import Body, check_body
+from ..fitting.candidates import Body, check_body
 from ..tables.frames import Array, TableLike
 
 require_version("scikit-learn", sklearn.__version__, SKLEARN, "the estimators")
 
+RECIPES = ("default", "fast", "best", "paper")
 HUGE = 1e100  # weights beyond which a sum of their squares overflows
 ALONE = 1e-9  # share of the largest weight that all others must reach together
 
@@ -31,7 +32,7 @@ class Parameters(Protocol):
 
     covariance: str
     routing: str
-    n_members: int
+    n_members: int | None
     beta: float
     recipe: str
     body: Body
@@ -47,17 +48,17 @@ class Parameters(Protocol):
 def check_parameters(given: Parameters, likelihood: str) -> None:
     """Raise an error if a parameter is out of range, or does not go with the likelihood."""
     one_of("routing", given.routing, ("auto", "free", "closed", "hybrid"))
-    one_of("recipe", given.recipe, ("default", "paper"))
+    one_of("recipe", given.recipe, RECIPES)
     check_body(given.body)
     require(
-        given.recipe == "default" or (isinstance(given.body, str) and given.body == "auto"),
+        given.recipe in ("default", "best")
+        or (isinstance(given.body, str) and given.body == "auto"),
         "body",
-        "be 'auto' with recipe 'paper', which has bodies of its own",
+        f"be 'auto' with recipe {given.recipe!r}, which has bodies of its own",
         repr(given.body),
         "Use recipe='default'.",
     )
-    positive_int("n_members", given.n_members)
-    for name in ("max_steps", "batch_size"):
+    for name in ("n_members", "max_steps", "batch_size"):
         if getattr(given, name) is not None:
             positive_int(name, getattr(given, name))
     if given.learning_rate is not None:

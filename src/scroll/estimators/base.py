@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .._core.checks import positive_int, require
 from .._core.value import cast
+from ..fitting.out_of_fold import OutOfFold, summary
 from ..posterior.posterior import Posterior
 from ..predictive.arguments import Levels, as_tensor
 from ..tables.columns import Remarks, TableSchema
@@ -21,15 +22,16 @@ from ..tables.frames import Array, TableLike, frame_of, holds_text, typed
 from . import modelfile
 from .arguments import RandomState, check_columns, check_parameters, check_seed, check_table
 from .model import Model
-from .pipeline import Sample, fit_model
-from .task import Task
+from .pipeline import fit_model
+from .rows import Sample
+from .tasks import Task
 from .user_warnings import warn_of_columns, warn_of_gaps
 
 
 class Scroll(BaseEstimator):  # type: ignore[misc]
     """Base of both estimators: columns, members and files. `task_` handles the target."""
 
-    # Fourteen methods, because scikit-learn's users find every prediction on the estimator.
+    # Many methods, because scikit-learn's users find every prediction on the estimator.
 
     model_: Model
     schema_: TableSchema
@@ -39,21 +41,21 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
 
     def _fit(
         self,
-        task: Task,
+        tasks: Sequence[Task],
         X: TableLike,
         y: Array,
         sample_weight: ArrayLike | None,
         held: tuple[TableLike, Array] | None,
     ) -> None:
-        """Fit to targets that the task has read, (N,) or (N, K); `held` is the user's eval_set."""
-        check_parameters(self, task.likelihood)
+        """Fit to targets that a task has read, (N,) or (N, K); `held` is the user's eval_set."""
+        check_parameters(self, tasks[0].likelihood)
         rows = Sample(self._codes(X, reset=True), y)
         check_consistent_length(*rows)
         require(len(y) > 1, "X", "hold at least two rows", "n_samples = 1")
         later = None if held is None else Sample(self._codes(held[0]), held[1])
         check_consistent_length(*(later or rows))
-        fitted = fit_model(self, task, self.schema_, rows, sample_weight, later)
-        self.task_, self.model_ = task, fitted.model
+        fitted = fit_model(self, tasks, self.schema_, rows, sample_weight, later)
+        self.task_, self.model_ = fitted.task, fitted.model
         self.scores_, self.n_iter_ = fitted.scores, fitted.n_steps
 
     def _codes(self, X: TableLike, reset: bool = False) -> Array:
@@ -94,6 +96,36 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
     def tried_(self) -> dict[str, float]:
         """Held-out negative log-likelihood of each body and route that was tried."""
         return dict(self.model_.spec.tried)
+
+    @property
+    def oof_(self) -> dict[str, Array]:
+        """Scores of training rows by networks that did not see them, and their row numbers.
+
+        "row" is the number of the row in the training table. The other columns are "log_prob";
+        "ood", its out-of-distribution score; and for numbers "crps", "error" (y minus the
+        predictive mean), and the probabilities "below" and "upto" of less than and of at most y;
+        for classes "brier" and "correct".
+        """
+        columns = self.model_.oof.numpy().T
+        return {"row": self.model_.oof_rows.numpy()} | dict(
+            zip(self.model_.spec.oof_names, columns, strict=True)
+        )
+
+    def oof_scores(self, coverage: float = 0.9) -> dict[str, float]:
+        """Return scores of the training rows by networks that did not see them.
+
+        They are an honest evaluation without a test set: NLL, CRPS, RMSE and the share of rows
+        inside their interval; for classes NLL, Brier score and accuracy. Each row is judged by one
+        member of the ensemble, so that the whole ensemble is usually a little better.
+
+        Args:
+            coverage: of the interval whose empirical coverage is returned.
+        """
+        check_is_fitted(self, "model_")
+        inside = 0 < coverage < 1
+        require(inside, "coverage", "lie strictly between 0 and 1", coverage, "90 % is 0.9.")
+        require(self.model_.spec.judged, "estimator", "have out-of-fold rows", "none")
+        return summary(OutOfFold(self.model_.spec.oof_names, self.model_.oof), coverage)
 
     def predict_dist(self, X: TableLike) -> Any:  # which class follows from the likelihood
         """Return the predictive distribution of each row.
@@ -155,6 +187,21 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
         """
         codes = self._new(X)
         return self.model_.average(Posterior.ood_score, codes).numpy()
+
+    def ood_pvalue(self, X: TableLike) -> Array:
+        """Return the share of training rows, out of fold, that were as unusual as each row, (N,).
+
+        It is (1 + number of scores at least as large) / (1 + number of scores): about uniform for
+        rows like the training rows, and small for rows that are far from all of them.
+
+        Args:
+            X: a table with the columns of training.
+        """
+        score = self.ood_score(X)
+        known = np.sort(self.oof_["ood"].astype(np.float64))
+        above = len(known) - np.searchsorted(known, score, side="left")
+        found: Array = (1 + above) / (1 + len(known))
+        return found
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file, completely or not at all; `scroll.load` reads it."""

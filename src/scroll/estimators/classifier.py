@@ -6,13 +6,13 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._core.checks import one_of, require
-from ..fitting.plans import Body
+from ..fitting.candidates import Body
 from ..predictive.arguments import Levels
 from ..tables.frames import Array, TableLike
 from ..tables.labels import class_indices
 from .arguments import EvalSet, RandomState, check_eval_set, check_weights
 from .base import Scroll
-from .labels import (
+from .tasks.labels import (
     ClassWeight,
     LabelTask,
     Ordered,
@@ -35,10 +35,6 @@ class ScrollClassifier(ClassifierMixin, Scroll):  # type: ignore[misc]
         class_weight: None, "balanced" (all classes weigh the same) or a dict from labels to
             weights, 1 for labels that it leaves out. It multiplies `sample_weight`. With
             "balanced" the probabilities are as if the classes were equally frequent.
-        n_members: number of networks in the ensemble. With up to 20,000 rows each network holds
-            out a fold of its own, so that all rows are learned from and all rows take part in the
-            choice of bodies; `validation_fraction` is then not used. One network is four times as
-            fast and a little less sharp.
 
     The other arguments and attributes are those of `ScrollRegressor`.
 
@@ -58,7 +54,7 @@ class ScrollClassifier(ClassifierMixin, Scroll):  # type: ignore[misc]
         likelihood: str = "ova",
         ordered: Ordered = False,
         class_weight: ClassWeight = None,
-        n_members: int = 5,
+        n_members: int | None = None,
         beta: float = 0.0,
         recipe: str = "default",
         body: Body = "auto",
@@ -114,12 +110,11 @@ class ScrollClassifier(ClassifierMixin, Scroll):  # type: ignore[misc]
         got = f"only one class, {levels[present[:1]].tolist()}"
         require(len(present) > 1, "y", "hold at least two classes", got)
         likelihood = label_likelihood(self.likelihood, self.ordered)
-        crossfits = likelihood != "gaussreg" and self.recipe == "default"
-        task = LabelTask(likelihood, levels, by_class, crossfits)
+        task = LabelTask(likelihood, levels, by_class)
         held = check_eval_set(eval_set)
         later = None if held is None else (held[0], task.read(held[1]))
         self.levels_, self.classes_ = levels, np.sort(levels)
-        self._fit(task, X, index, weight, later)
+        self._fit([task], X, index, weight, later)
         return self
 
     def predict_proba(self, X: TableLike) -> Array:

@@ -11,15 +11,16 @@ from torch import Tensor, nn
 
 from .._core.checks import require
 from .._core.state_dicts import difference
+from ..predictive import TargetMap
 from ..tables.columns import TableSchema
 from ..tables.frames import Array
 from .classifier import ScrollClassifier
-from .labels import LabelTask, label_likelihood
 from .model import Model
 from .modelfile import Saved, n_numbers, parameter, read, score
 from .regressor import ScrollRegressor
 from .spec import Spec, declared
-from .task import Task, number_task
+from .tasks import Task, number_task
+from .tasks.labels import LabelTask, label_likelihood
 
 ESTIMATORS = {"ScrollRegressor": ScrollRegressor, "ScrollClassifier": ScrollClassifier}
 
@@ -47,8 +48,8 @@ def build(saved: Saved, body: nn.Module | None = None) -> ScrollRegressor | Scro
     want = "be left out for a model whose body is not your own"
     require(body is None or "yours" in spec.bodies, "body", want, type(body).__name__)
     estimator = _estimator(saved, body)
-    task = _task(estimator, _levels(saved))
     model = _model(saved, spec, body)
+    task = _task(estimator, _levels(saved), spec.likelihood, model.map)
     for wrong, got in {
         "columns that do not fit the encoder": not model.encoder.reads(schema),
         "another likelihood than its own": task.likelihood != spec.likelihood,
@@ -80,12 +81,18 @@ def _estimator(saved: Saved, body: nn.Module | None) -> ScrollRegressor | Scroll
     return made
 
 
-def _task(estimator: ScrollRegressor | ScrollClassifier, levels: Array | None) -> Task:
+def _task(
+    estimator: ScrollRegressor | ScrollClassifier,
+    levels: Array | None,
+    likelihood: str,
+    map: TargetMap | None,
+) -> Task:
     """Return the task of the estimator's parameters; give a classifier its classes."""
     if isinstance(estimator, ScrollClassifier) and levels is not None:
         estimator.levels_, estimator.classes_ = levels, np.sort(levels)
         return LabelTask(label_likelihood(estimator.likelihood, estimator.ordered), levels)
-    return number_task(estimator.likelihood)
+    censored = likelihood == "censored" and estimator.likelihood == "gaussian"
+    return number_task("censored" if censored else estimator.likelihood, map)
 
 
 def _model(saved: Saved, spec: Spec, body: nn.Module | None) -> Model:

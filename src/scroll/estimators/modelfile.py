@@ -34,16 +34,18 @@ from .._core.versions import __version__
 from ..beliefs.families import FAMILIES
 from ..fitting.plans import LABELS
 from ..posterior.hybrid import ADDED_FAMILIES
+from ..predictive import Tail, TargetMap
 from ..tables.columns import TableSchema
 from ..tables.frames import Array
+from .arguments import RECIPES
 from .model import Model
 from .spec import COUNTS
-from .task import Task
+from .tasks import Task
 
 Content: TypeAlias = dict[str, Any]  # JSON that `contents` has checked
 
 FORMAT = "scroll-model"
-LIKELIHOODS = {"ScrollRegressor": ("gaussian", *COUNTS), "ScrollClassifier": LABELS}
+LIKELIHOODS = {"ScrollRegressor": ("gaussian", "censored", *COUNTS), "ScrollClassifier": LABELS}
 NUMBERS = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)))
 DTYPES = ("object", "str", "float16", "float32", "float64", *NUMBERS)  # of labels
 
@@ -159,13 +161,19 @@ def spec(size: int) -> Check:
         covariance=choice(*FAMILIES),
         beta=number(0, 1),
         outputs=integer(1, size),
-        recipe=choice("default", "paper"),
+        recipe=choice(*RECIPES),
         body=either(text, array(integer(1, size), 1)),
         layout=record(columns=integer(1), **sizes),
         parts=array(row(text, array(choice("free", "closed", "hybrid"), 1)), 1),
         tried=mapping(SCORE),
         power=number(0, 1e6),
         lapse=number(0, 1),
+        width=number(1e-30, 1e30),
+        tail=record(
+            kind=choice(*Tail.KINDS), df=integer(0), share=number(0, 1), factor=number(1e-30, 1e30)
+        ),
+        target=either(null, record(name=choice(*TargetMap.NAMES), low=number(), high=number())),
+        judged=integer(0, size),
         bias=boolean,
         floor=number(0, 1e6),
         noise=number(1e-30, 1e6),

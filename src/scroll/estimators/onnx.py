@@ -1,7 +1,7 @@
 """Export a fitted estimator as one ONNX graph. Needs the extra `scroll-torch[export]`.
 
 The graph holds the encoder, `Model.forward` and, for a real target or a count, quantiles. ONNX
-runtimes lack Phi and its logarithm in float64; here they are made of operations that runtimes have.
+runtimes lack Phi and atan in float64; here they are made of operations that runtimes have.
 """
 
 import contextlib
@@ -9,7 +9,7 @@ import json
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from math import sqrt
+from math import pi, sqrt
 from pathlib import Path
 from threading import Lock
 from types import ModuleType
@@ -27,7 +27,7 @@ from .modelfile import FittedEstimator
 from .onnx_graph import Graph
 from .spec import COUNTS
 
-_DOUBLE = 11  # onnx.TensorProto.DOUBLE
+_FLOAT, _DOUBLE = 1, 11  # of onnx.TensorProto
 Value: TypeAlias = Any  # objects of onnx and onnxscript, which have no types
 
 KEY = "scroll"  # of the metadata
@@ -163,7 +163,7 @@ def quiet() -> Iterator[None]:
 
 
 class _Functions:
-    """Phi, its logarithm and exp(x) - 1 in float64, in operations that ONNX runtimes have.
+    """Functions and constants in float64, made of operations that ONNX runtimes have.
 
     Their own erf is exact to float32 at best, which is not enough for the tails of a quantile.
     """
@@ -193,6 +193,25 @@ class _Functions:
         plain = op.Sub(u, one)
         near = op.Where(op.Equal(u, one), x, op.Div(op.Mul(plain, x), op.Log(u)))
         return op.Where(op.Less(op.Abs(x), self._number(0.5, x)), near, plain)
+
+    def atan(self, x: Value) -> Value:
+        """4 atan of a quarter of the angle, by its series; pi/2 - atan(1/x) beyond 1."""
+        op, constant = self.op, self._constant
+        wide = op.Abs(op.Cast(x, to=_DOUBLE))
+        one, steep = constant(1.0), op.Greater(wide, constant(1.0))
+        u = op.Where(steep, op.Div(one, wide), wide)
+        for _ in range(2):  # tan of half the angle
+            u = op.Div(u, op.Add(one, op.Sqrt(op.Add(one, op.Mul(u, u)))))
+        square, total = op.Mul(u, u), constant(0.0)
+        for k in range(12, 0, -1):
+            total = op.Mul(op.Add(constant((-1) ** k / (2 * k + 1)), total), square)
+        angle = op.Mul(op.Mul(constant(4.0), u), op.Add(one, total))
+        angle = op.Where(steep, op.Sub(constant(pi / 2), angle), angle)
+        return op.CastLike(op.Mul(angle, op.Sign(op.Cast(x, to=_DOUBLE))), x)
+
+    def scalar(self, number: float, dtype: int) -> Value:
+        """A constant with all its digits; torch's exporter would round it to float32."""
+        return self.op.Cast(self._constant(number), to=dtype if dtype > 0 else _FLOAT)
 
     def _half_erfcx(self, x: Value) -> Value:
         """exp(x^2) erfc(x) / 2, x >= 0: a polynomial in (x - c)/(x + c), over 1 + 2x."""
@@ -234,7 +253,17 @@ def _translations() -> dict[Callable[..., Value], Callable[..., Value]]:
     def expm1(x: Value) -> Value:
         return functions.expm1(x)
 
+    def atan(x: Value) -> Value:
+        return functions.atan(x)
+
+    def scalar_tensor(
+        s: float, dtype: int = -1, layout: str = "", device: str = "", pin_memory: bool = False
+    ) -> Value:
+        return functions.scalar(s, dtype)
+
     return {
+        aten.atan.default: atan,
+        aten.scalar_tensor.default: scalar_tensor,
         aten.special_ndtr.default: ndtr,
         aten.special_log_ndtr.default: log_ndtr,
         aten.expm1.default: expm1,

@@ -4,14 +4,14 @@ Quantiles of mixtures and of counts are found by operations that ONNX runtimes h
 """
 
 from collections.abc import Sequence
-from math import sqrt
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from ..factors import NegativeBinomial
-from ..predictive import Count, CountMixture, Mixture, Normal
+from ..factors import NegativeBinomial, ZeroInflated
+from ..predictive import Count, CountMixture, Mapped, Mixture, Normal, Student, Survival
+from ..predictive.protocol import Distribution
 from .model import Model
 
 PARTS, ROUNDS, POLISH = 16, 6, 2  # of the search for a quantile: 16^-6 of its bracket, then Newton
@@ -33,7 +33,6 @@ class Graph(nn.Module):
     level: Tensor
     sign: Tensor
     tail: Tensor
-    deviate: Tensor
 
     def __init__(self, model: Model, levels: list[float]):
         super().__init__()
@@ -42,7 +41,7 @@ class Graph(nn.Module):
         self.register_buffer("level", q)
         self.register_buffer("sign", 1 - 2 * (q > 0.5).double())
         self.register_buffer("tail", torch.minimum(q, 1 - q))
-        self.register_buffer("deviate", torch.special.ndtri(self.tail))
+        self.tails: list[float] = self.tail.tolist()
 
     def forward(self, codes: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Return the outputs of the graph for codes (N, D)."""
@@ -53,33 +52,42 @@ class Graph(nn.Module):
         if p.discrete:  # a count: labels have no levels
             counts = cast(Count | CountMixture, p).members
             return (*out, quantiles(counts, out[0], out[1], self.level))
-        normals = cast(Normal | Mixture, p).members
-        mean = torch.stack([m.mean for m in normals])[..., None] * self.sign
-        std = torch.stack([m.stddev for m in normals])[..., None]
-        each = mean + std * self.deviate
-        found = each[0] if len(each) == 1 else _search(mean, std, each, self.tail)
-        return (*out, found * self.sign)
+        return (*out, self._quantiles(p))
+
+    def _quantiles(self, p: Distribution) -> Tensor:
+        """Return the quantiles of a real target, (N, Q) or (N, K, Q)."""
+        if isinstance(p, Survival):
+            return self._quantiles(p.base)
+        if isinstance(p, Mapped):
+            return p.map.inverse(self._quantiles(p.base))
+        mixed = p if isinstance(p, Mixture) else None
+        parts = cast(Normal | Student, p if mixed is None else mixed.parts)
+        mean, scale = parts.mean[..., None] * self.sign, parts.scale[..., None]
+        deviates = [parts.kernel.deviate(tail) for tail in self.tails]  # constants of the graph
+        each = mean + scale * torch.tensor(deviates, dtype=mean.dtype, device=mean.device)
+        found = each if mixed is None else _search(mixed, mean, scale, each, self.tail)
+        return found * self.sign
 
 
-def _search(mean: Tensor, std: Tensor, each: Tensor, tail: Tensor) -> Tensor:
-    """Return x with 1/M sum_m Phi((x - mean_m) / std_m) = tail, (..., Q).
+def _search(p: Mixture, mean: Tensor, scale: Tensor, each: Tensor, tail: Tensor) -> Tensor:
+    """Return x with sum_m w_m F((x - mean_m) / scale_m) = tail, (..., Q).
 
-    It lies between the members' own quantiles, `each` (M, ..., Q).
+    It lies between the components' own quantiles, `each` (M, ..., Q).
     The bracket is cut into many parts at a time, so that the graph stays short.
     """
-    low, high = each.amin(0), each.amax(0)
+    low, high, kernel = each.amin(0), each.amax(0), p.parts.kernel
     cuts = torch.arange(1, PARTS, dtype=low.dtype, device=low.device) / PARTS
     for _ in range(ROUNDS):
         x = low[..., None] + (high - low)[..., None] * cuts
-        below = torch.special.ndtr((x - mean[..., None]) / std[..., None]).mean(0) < tail[..., None]
+        reached = p.average(kernel.cdf((x - mean[..., None]) / scale[..., None]))
         step = (high - low) / PARTS
-        low = low + step * below.sum(-1)
+        low = low + step * (reached < tail[..., None]).sum(-1)
         high = low + step
     x = (low + high) / 2
     for _ in range(POLISH):
-        z = (x - mean) / std
-        density = ((-z.square() / 2).exp() / (std * sqrt(2 * torch.pi))).mean(0)
-        better = x - (torch.special.ndtr(z).mean(0) - tail) / density
+        z = (x - mean) / scale
+        density = p.average(kernel.log_pdf(z).exp() / scale)
+        better = x - (p.average(kernel.cdf(z)) - tail) / density
         # no density, no step; and none out of the bracket
         better = torch.where(density > 0, better, x)
         x = torch.minimum(torch.maximum(better, low), high)
@@ -117,17 +125,20 @@ def quantiles(members: Sequence[Count], mean: Tensor, std: Tensor, q: Tensor) ->
     return found
 
 
-def latent(members: Sequence[Count]) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return mean and deviation of f, (M, N, 1, 1), and the concentration, None for Poisson."""
+def latent(members: Sequence[Count]) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """Return the arguments of `cdf` but the counts."""
     mean = torch.stack([m.latent_mean for m in members]).double()
     std = torch.stack([m.latent_var for m in members]).double().sqrt()
     factors = [m.factor for m in members]
-    each = [f.concentration for f in factors if isinstance(f, NegativeBinomial)]
+    logits = [f.logit for f in factors if isinstance(f, ZeroInflated)]
+    pi = torch.stack(logits).double().sigmoid().reshape(-1, 1, 1) if logits else None
+    bases = [f.base if isinstance(f, ZeroInflated) else f for f in factors]
+    each = [f.concentration for f in bases if isinstance(f, NegativeBinomial)]
     r = torch.stack(each).double().reshape(-1, 1, 1, 1) if each else None
-    return mean[..., None, None], std[..., None, None], r
+    return mean[..., None, None], std[..., None, None], r, pi
 
 
-def cdf(mean: Tensor, std: Tensor, r: Tensor | None, k: Tensor) -> Tensor:
+def cdf(mean: Tensor, std: Tensor, r: Tensor | None, pi: Tensor | None, k: Tensor) -> Tensor:
     """Return P(y <= k) = E Phi((X - mean)/std), X the random threshold of a count, (M, N, Q).
 
     Phi has a step at the mean, as wide as the belief, and the density of X a peak at its mode. One
@@ -137,7 +148,8 @@ def cdf(mean: Tensor, std: Tensor, r: Tensor | None, k: Tensor) -> Tensor:
     Args:
         mean: of f, (M, N, 1, 1).
         std: of f, (M, N, 1, 1).
-        r: concentration of a negative binomial; None for Poisson.
+        r: concentration of a negative binomial, (M, 1, 1, 1); None for Poisson.
+        pi: probability of an extra zero, (M, 1, 1); None if the counts are not inflated.
         k: counts, (N, Q).
     """
     a = k[..., None] + 1
@@ -158,7 +170,8 @@ def cdf(mean: Tensor, std: Tensor, r: Tensor | None, k: Tensor) -> Tensor:
         log_p = r * _log_sigmoid(r.log() - x) + a * _log_sigmoid(x - r.log())
     # dx/dt is the square root of exp(own); the fourth power keeps a rule out of the other's peak
     weight = (log_p + own / 2 + _log_sigmoid(4 * (other - own))).softmax(-1)
-    return (weight * torch.special.ndtr((x - mean) / std)).sum(-1)
+    below = (weight * torch.special.ndtr((x - mean) / std)).sum(-1)
+    return below if pi is None else pi + (1 - pi) * below
 
 
 def _log_sigmoid(u: Tensor) -> Tensor:

@@ -1,10 +1,10 @@
 """From a table's codes and targets to a fitted model: split, encode, train, assemble."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -12,43 +12,40 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from .._core.checks import LARGEST_COUNT, require, unchecked
-from ..beliefs.families import by_size
-from ..fitting.crossfit import cross_fit
-from ..fitting.plans import FEW, LABELS, Plan, default, paper
-from ..fitting.search import rates, search
-from ..fitting.split import Split, mean_one, split, weighed
-from ..fitting.stacks import Data, Ensemble, Job, Members, head_of
+from ..fitting.calibration import Tails
+from ..fitting.ensemble import Ensemble, fit_ensemble, pilot, rates
+from ..fitting.plans import LABELS, MEMBERS, PLANS, Plan, paper
+from ..fitting.split import Split
+from ..fitting.stacks import Job, Members, head_of
+from ..predictive import Numeric, Tail
 from ..predictive.arguments import as_tensor
 from ..tables.columns import TableSchema
 from ..tables.encoder import Encoder
 from ..tables.frames import Array
 from ..training.loop import Watch
 from ..training.progress import bars
-from .arguments import Parameters, check_device, check_held_out, check_seed, check_weights
+from .arguments import Parameters, check_device, check_seed
 from .model import Model
+from .rows import Sample, encoded_data, encoder_of, split_rows
 from .spec import COUNTS, Spec
-from .task import Task
-from .user_warnings import warn_if_collapsed
+from .tasks import Task, Units
+from .user_warnings import warn_if_collapsed, warn_of_negative
 
-
-class Sample(NamedTuple):
-    """Rows of a table: codes (N, D) and targets as `Task.read` returns them."""
-
-    codes: Array
-    y: Array
+WIDEST = 1.0  # standard deviation of lapses of log y: their mean is exp(1/2) times as large
 
 
 class Fitted(NamedTuple):
-    """A fitted model, the held-out score of each member, and the most steps that one took."""
+    """A fitted model, its task, the held-out score of each member, and the most steps taken."""
 
     model: Model
+    task: Task
     scores: list[float]
     n_steps: int
 
 
 def fit_model(
     given: Parameters,
-    task: Task,
+    tasks: Sequence[Task],
     schema: TableSchema,
     rows: Sample,
     weight: ArrayLike | None,
@@ -58,71 +55,142 @@ def fit_model(
 
     Args:
         given: the parameters of the estimator, checked.
-        task: the kind of target.
+        tasks: the kind of target; of several, held-out rows choose one.
         schema: the columns.
         rows: to train on; some of them are held out if `held` is None.
         weight: of each row, (N,).
         held: the user's own held-out rows.
     """
     seed = check_seed(given.random_state)
-    parts = _split(given, task, schema, rows, weight, seed, own=held is not None)
-    encoder = _encoder(schema, rows.codes[parts.train])
-    plan = _plan(given, task.likelihood, encoder, len(parts.train))
+    members = MEMBERS[given.recipe] if given.n_members is None else given.n_members
+    own = held is not None
+    parts = split_rows(given, tasks[0], schema, rows, weight, members, seed, own)
+    encoder = encoder_of(schema, rows.codes[parts.train])
+    plan = _plan(given, tasks[0].likelihood, encoder, len(parts.train))
+    spec = _spec(given, tasks[0], encoder, plan, rows.y)
+    table = Table(rows, held, parts, encoder, check_device(given.device))
+    jobs = [(task, *_job(task, table, plan, spec, seed)) for task in tasks]
+    task, chosen, units = jobs[_best_map(jobs, rows.y[parts.train], members, seed)]
+    found = _trained(given, chosen, _tails(given, task, units), members, seed)
+    cost = _unit_cost(task, units, rows.y[parts.train])
+    spec = _completed(spec, task, found, cost)
+    frequencies = rates(chosen.data, spec.outputs) if spec.lapse else 1.0
+    model = _assembled(given, spec, encoder, found.parts, (units.shift, units.scale, frequencies))
+    _put_scores(model, found, rows if held is None else held, None if own else parts)
+    positive = rows.y.min() >= 0 and rows.y.max() > rows.y.min()
+    if getattr(given, "target", "") == "auto" and task.map is None and positive:
+        warn_of_negative(_share_below_zero(model, rows), bool((rows.y == 0).any()))
+    scores = [score + cost for part in found.parts for score in part.scores]
+    return Fitted(model, task, scores, max(step for part in found.parts for step in part.steps))
+
+
+class Table(NamedTuple):
+    """The rows of a fit: all of them, the user's held-out ones, the split, and how to encode."""
+
+    rows: Sample
+    held: Sample | None
+    parts: Split
+    encoder: Encoder
+    device: torch.device
+
+
+def _job(task: Task, table: Table, plan: Plan, spec: Spec, seed: int) -> tuple[Job, Units]:
+    """Return what to train for a task, and the units of its target."""
+    rows, held, parts, encoder, device = table
     units = task.units(rows.y[parts.train], plan.scaled)
-    spec = _spec(given, task, encoder, plan, rows.y)
-    device = check_device(given.device)
 
     def encoded(some: Sample, seed: int) -> tuple[Tensor, Tensor]:
         x = encoder(as_tensor("X", np.ascontiguousarray(some.codes))).to(device)
         return x, task.encode(some.y, units, seed).to(device)
 
-    data = _data(rows, held, parts, task.class_weight, seed, encoded)
-    job = Job(data, plan, spec.head, start=lambda head: task.start(head, data.y))
-    found, tried = _trained(given, job, seed)
-    spec = replace(spec, parts=[(part.body, part.routes) for part in found], tried=tried)
-    spec = replace(spec, power=found[0].power, lapse=found[0].lapse)
-    frequencies = rates(data, spec.outputs) if spec.lapse else 1.0
-    model = _assembled(given, spec, encoder, found, (units.shift, units.scale, frequencies))
-    scores = [score for part in found for score in part.scores]
-    return Fitted(model, scores, max(step for part in found for step in part.steps))
+    data = encoded_data(rows, held, parts, task.class_weight, seed, encoded)
+    start = lambda head: task.start(head, data.y)
+    return Job(data, plan, spec.head, start, numbers=task.numbers), units
 
 
-def _split(
-    given: Parameters,
-    task: Task,
-    schema: TableSchema,
-    rows: Sample,
-    weight: ArrayLike | None,
-    seed: int,
-    own: bool,
-) -> Split:
-    """Hold out rows, or none if the user has held-out rows of their own; weigh the classes."""
-    codes, y = rows
-    checked = None if weight is None else check_weights(weight, len(codes))
-    two = checked is None or bool((checked > 0).sum() > 1)
-    require(two, "sample_weight", "be positive for two rows", "fewer")
-    fraction = 0.0 if own else given.validation_fraction
-    folds = 0 if own else task.n_folds(len(codes), given.n_members)
-    numeric = np.array([column.kind == "numeric" for column in schema.columns])
-    labels = task.levels is not None
-    parts = split(codes, y, checked, fraction, seed, labels, folds, numeric)
-    return parts if task.class_weight is None else weighed(parts, task.class_weight[y])
+def _best_map(jobs: list[tuple[Task, Job, Units]], y: Array, members: int, seed: int) -> int:
+    """Return the index of the task whose map has the best density of held-out rows.
+
+    Args:
+        jobs: tasks that differ in the map of the target, how to train them, and their units.
+        y: the user's targets of the training rows.
+        members: number of members.
+        seed: of the first member.
+    """
+    if len(jobs) == 1:
+        return 0
+    with unchecked():
+        return int(np.argmax([_density(*job, y, members, seed) for job in jobs]))
 
 
-def _encoder(schema: TableSchema, codes: Array) -> Encoder:
-    encoder = Encoder.of(schema, codes)
-    want = "have a column of numbers, or of categories that come more than once"
-    remedy = "Add one: a column of row names cannot predict new rows."
-    require(encoder.plain, "X", want, "none", remedy)
-    return encoder
+def _density(task: Task, job: Job, units: Units, y: Array, members: int, seed: int) -> float:
+    """Return the mean log density of held-out rows in the user's units, after a short training."""
+    return pilot(job, members=members, seed=seed) - _unit_cost(task, units, y)
+
+
+def _unit_cost(task: Task, units: Units, y: Array) -> float:
+    """Return the mean of log scale - log g'(y): the NLL of y minus that in the units of training.
+
+    Censored rows have a probability, which has no unit.
+    """
+    if task.likelihood not in ("gaussian", "censored"):
+        return 0.0
+    at = torch.from_numpy(y)
+    if task.likelihood == "censored":
+        at = at[at[:, 0] == at[:, 1], 0]
+    slope = torch.zeros_like(at) if task.map is None else task.map.log_slope(at)
+    return float((np.log(units.scale) - slope.numpy()).sum()) / len(y)
+
+
+def _share_below_zero(model: Model, rows: Sample) -> float:
+    """Return the share of rows whose 90 % interval starts below zero, of at most 2,000 rows."""
+    codes = rows.codes[:: -(-len(rows.codes) // 2000)]
+    p = cast(Numeric, model.predictive(as_tensor("X", np.ascontiguousarray(codes))))
+    below = torch.zeros((), dtype=torch.bool) if p.discrete else p.cdf(torch.tensor(0.0)) > 0.05
+    return float(below.double().mean())
+
+
+def _completed(spec: Spec, task: Task, found: Ensemble, cost: float) -> Spec:
+    """Return the description of the model with all that was chosen, and scores in units of y."""
+    calibration = found.calibration
+    return replace(
+        spec,
+        parts=[(part.body, part.routes) for part in found.parts],
+        tried={name: score + cost for name, score in found.tried.items()},
+        power=calibration.power,
+        lapse=calibration.lapse,
+        width=calibration.width * calibration.shrinkage,
+        tail=asdict(calibration.tail),
+        target=None if task.map is None else asdict(task.map),
+        judged=len(found.judged.folds.y),
+    )
+
+
+def _put_scores(model: Model, found: Ensemble, rows: Sample, parts: Split | None) -> None:
+    """Give the model the scores of its rows out of fold, in the units of the user.
+
+    Args:
+        model: assembled, with its calibration.
+        found: predictives of the held-out rows, and the width of a member by itself.
+        rows: the table that the judged rows come from.
+        parts: the split of the table; None if it is the user's own and all of it is judged.
+    """
+    folds = found.judged.folds
+    number = np.arange(len(rows.y))
+    if parts is not None:
+        number = parts.train if folds.crossed else parts.held
+    number = number[: len(folds.y)]
+    y = as_tensor("y", rows.y[number])
+    model.oof.copy_(found.judged.scores(model.finish, y, found.calibration.width))
+    model.oof_rows.copy_(torch.from_numpy(number))
 
 
 def _plan(given: Parameters, likelihood: str, encoder: Encoder, n_rows: int) -> Plan:
     """Return the candidate bodies and how to train them, with the user's own settings."""
     plan = paper(encoder.plain)
-    if given.recipe == "default":
-        linear = likelihood == "gaussian" and n_rows < FEW
-        plan = default(given.body, encoder.plain, encoder.ranked, likelihood in LABELS, linear)
+    if given.recipe != "paper":
+        kind = "labels" if likelihood in LABELS else "counts" if likelihood in COUNTS else "real"
+        plan = PLANS[given.recipe](given.body, encoder.plain, encoder.ranked, kind, n_rows)
     steps = plan.settings.steps if given.max_steps is None else given.max_steps
     batch = plan.settings.batch if given.batch_size is None else given.batch_size
     lr = plan.settings.lr if given.learning_rate is None else given.learning_rate
@@ -146,69 +214,16 @@ def _spec(given: Parameters, task: Task, encoder: Encoder, plan: Plan, y: Array)
         noise=plan.noise,
         largest=max(1.0, float(y.max())) if task.likelihood in COUNTS else LARGEST_COUNT,
     )
-    if given.covariance != "auto":
-        return spec
-    features = max(candidate.features for candidate in plan.candidates)
-    return replace(spec, covariance=by_size(features, spec.latents))
+    return spec if given.covariance != "auto" else replace(spec, covariance=plan.covariance)
 
 
-def _data(
-    rows: Sample,
-    held: Sample | None,
-    parts: Split,
-    class_weight: Array | None,
-    seed: int,
-    encoded: Callable[[Sample, int], tuple[Tensor, Tensor]],
-) -> Data:
-    """Encode the rows to train on and the rows held out."""
-    x, y = encoded(Sample(rows.codes[parts.train], rows.y[parts.train]), seed)
-    later, held_weight = Sample(rows.codes[parts.held], rows.y[parts.held]), parts.held_weight
-    if held is not None:
-        later, held_weight = held, _own_weight(held, rows, class_weight)
-    held_x, held_y = encoded(later, seed + 1)
-    same = parts.held is parts.train
-    return Data(
-        x,
-        y,
-        _on(x, parts.weight),
-        held_x,
-        held_y,
-        _on(x, held_weight),
-        own=held is not None or same,
-        seen=held is None and same,
-        fold=None if parts.fold is None else torch.from_numpy(parts.fold).to(x.device),
-        ratio=parts.ratio,
-    )
-
-
-def _own_weight(held: Sample, rows: Sample, class_weight: Array | None) -> Array | None:
-    """Check the user's own held-out rows; return their weights.
-
-    They are weighted by class as the training rows are, so that both have the same score.
-    """
-    check_held_out(held.y, rows.y)
-    if class_weight is None:
-        return None
-    weighs = bool(class_weight[held.y].any())
-    require(weighs, "eval_set", "hold a class of positive weight", "none")
-    return mean_one(class_weight, held.y)
-
-
-def _on(like: Tensor, weight: Array | None) -> Tensor | None:
-    """Return weights in single precision, on the device of `like`."""
-    return None if weight is None else torch.from_numpy(weight).float().to(like.device)
-
-
-def _trained(given: Parameters, job: Job, seed: int) -> Ensemble:
+def _trained(given: Parameters, job: Job, tails: Tails, members: int, seed: int) -> Ensemble:
     """Train the members; warn of a collapsed noise, and refuse members without a score."""
     only_free = (given.routing, given.recipe) == ("auto", "paper")  # the paper's recipe
     routing = "free" if only_free else given.routing
     with _progress(given.verbose, job.plan) as watch, unchecked():
         job = replace(job, watch=watch)
-        if job.data.fold is None:
-            found = search(job, members=given.n_members, routing=routing, seed=seed)
-        else:
-            found = cross_fit(job, members=given.n_members, seed=seed)
+        found = fit_ensemble(job, members=members, routing=routing, tails=tails, seed=seed)
     scores = [score for part in found.parts for score in part.scores]
     remedy = "Look for errors among the largest targets and inputs, or lower learning_rate."
     finite = bool(np.isfinite(scores).all())
@@ -216,6 +231,19 @@ def _trained(given: Parameters, job: Job, seed: int) -> Ensemble:
     for part in found.parts:
         warn_if_collapsed(head_of(part.network), part.bound, part.routes, given.routing)
     return found
+
+
+def _tails(given: Parameters, task: Task, units: Units) -> Tails:
+    """Return the tails to try: the mean in the units of y must exist."""
+    asked = getattr(given, "tails", "auto")
+    kinds = Tail.KINDS if asked == "auto" else (asked,)
+    if task.map is None or task.map.name == "logit":
+        return Tails(kinds)
+    want = f"be 'auto', 'gaussian' or 'lapse' for target={task.map.name!r}"
+    remedy = "Under this map the mean of a Student-t distribution is infinite."
+    require(asked != "student", "tails", want, repr(asked), remedy)
+    kinds = tuple(kind for kind in kinds if kind != "student")
+    return Tails(kinds, WIDEST / float(np.max(units.scale)))
 
 
 def _assembled(

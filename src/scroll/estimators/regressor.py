@@ -2,20 +2,25 @@
 
 from typing import cast
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
 from .._core.checks import one_of, require
-from ..fitting.plans import Body
+from ..fitting.candidates import Body
 from ..posterior.posterior import Posterior
-from ..predictive import Mixture, Normal
+from ..predictive import Tail, metrics, survival
+from ..predictive.arguments import as_tensor
+from ..tables.censoring import bounds
 from ..tables.frames import Array, TableLike
 from ..tables.outliers import describe_all
-from .arguments import EvalSet, RandomState, check_eval_set
+from ..tables.target_maps import target_maps
+from .arguments import EvalSet, RandomState, check_eval_set, check_held_out
 from .base import Scroll
-from .task import number_task
+from .spec import COUNTS
+from .tasks import CensoredTask, RealTask, Task, number_task
 from .user_warnings import warn_of_outliers
 
 
@@ -24,12 +29,20 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
 
     Args:
         covariance: family of the belief's covariance S: "full", "diag", "lowrank" or "none".
-            "auto" takes the largest that trains quickly: "full" for one target.
+            "auto" is "diag", and "full" for the paper's recipe.
         routing: belief that predicts on the trained features: "free", "closed" or "hybrid";
             "auto" takes the one with the best held-out score.
-        likelihood: "gaussian"; for counts "poisson" or "negbinomial", whose intervals, quantiles
-            and samples are integers.
-        n_members: number of networks in the ensemble, whose predictives are mixed exactly.
+        likelihood: "gaussian"; for counts "poisson" or "negbinomial", or with extra zeros "zip"
+            or "zinb". Intervals, quantiles and samples of counts are integers.
+        target: monotone map that a real target is trained in: "identity", "log" (y > 0), "log1p"
+            (y >= 0) or "logit" (0 < y < 1, or per cent). Predictions are in the units of y. "auto"
+            takes the one with the best density of held-out rows.
+        tails: of a real target: "gaussian", "student", or "lapse" (a share of the rows has a
+            larger error); "auto" takes the one that out-of-fold rows support.
+        n_members: number of members; None is the recipe's: 5, of "best" 10, of "paper" 1. A member
+            is one network of each chosen body. With up to 50,000 rows every member holds out a
+            fold of its own, so that all rows are learned from; with more, or with an `eval_set`,
+            all hold out the same rows. Their predictives are mixed exactly.
         beta: weight of hard rows in training, between 0 and 1; 0 trains on the score itself.
         recipe: "default", or "paper" for the paper's 50 units without biases, with the free route
             unless `routing` names another.
@@ -50,9 +63,9 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         task_: how targets are read and given back.
         bodies_: the body of each member.
         routes_: the route of each member.
-        tried_: held-out negative log-likelihood of each body and route, in units of the
-            standardised target.
-        scores_: held-out negative log-likelihood of each member, in the same units.
+        tried_: held-out negative log-likelihood of each body and route.
+        scores_: held-out negative log-likelihood of each member.
+        oof_: scores of training rows by networks that did not see them.
         n_iter_: largest number of training steps of a member.
         n_features_in_, feature_names_in_: number and names of the columns.
     """
@@ -62,7 +75,9 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         covariance: str = "auto",
         routing: str = "auto",
         likelihood: str = "gaussian",
-        n_members: int = 1,
+        target: str = "auto",
+        tails: str = "auto",
+        n_members: int | None = None,
         beta: float = 0.0,
         recipe: str = "default",
         body: Body = "auto",
@@ -77,6 +92,8 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         self.covariance = covariance
         self.routing = routing
         self.likelihood = likelihood
+        self.target = target
+        self.tails = tails
         self.n_members = n_members
         self.beta = beta
         self.recipe = recipe
@@ -95,6 +112,7 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         eval_set: EvalSet | None = None,
+        censored: ArrayLike | str | None = None,
     ) -> "ScrollRegressor":
         """Fit to a table and return the estimator.
 
@@ -102,18 +120,55 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
             X: a data frame (numbers, categories, booleans, missing values) or an array.
             y: targets, (N,) or (N, K).
             sample_weight: of each row.
-            eval_set: (X, y) of a validation set; otherwise some rows are held out.
+            eval_set: (X, y) of a validation set; otherwise some rows are held out. With censored
+                targets its y holds pairs (low, high), (N, 2), or exact targets.
+            censored: for each row -1 if the target is at most y, 0 if it is y, 1 if it is at
+                least y, such as a lifetime that has not ended. Or "interval": y holds pairs (low,
+                high), (N, 2), infinite at an open end.
         """
-        one_of("likelihood", self.likelihood, ("gaussian", "poisson", "negbinomial"))
-        task = number_task(self.likelihood)
-        target, held = task.read(y), check_eval_set(eval_set)
+        one_of("likelihood", self.likelihood, ("gaussian", *COUNTS))
+        one_of("tails", self.tails, ("auto", *Tail.KINDS))
+        task = number_task(self.likelihood if censored is None else "censored")
+        target = task.read(y) if censored is None else self._censored(y, censored)
+        held = check_eval_set(eval_set)
         later = None if held is None else (held[0], task.read(held[1]))
         unit = 0.0 if self.likelihood == "gaussian" else 1.0
-        warn_of_outliers(describe_all(target, least=unit))
-        if later is not None:
-            warn_of_outliers(describe_all(later[1], "eval_set[1]", unit))
-        self._fit(task, X, target, sample_weight, later)
+        for name, some in (("y", target), ("eval_set[1]", None if later is None else later[1])):
+            if some is not None:
+                values = some if censored is None else _known(some)
+                warn_of_outliers(describe_all(values, name, unit))
+        self._fit(self._tasks(task, target, later), X, target, sample_weight, later)
         return self
+
+    def _censored(self, y: ArrayLike, censored: ArrayLike | str) -> Array:
+        """Return censored targets as pairs (low, high), (N, 2)."""
+        self._require_gaussian("censored targets")
+        plain = self.tails in ("auto", "gaussian") and self.routing in ("auto", "free")
+        name = "routing" if self.tails in ("auto", "gaussian") else "tails"
+        want = "be 'auto' for censored targets"
+        require(plain, name, want, repr(getattr(self, name)))
+        if isinstance(censored, str):
+            one_of("censored", censored, ("interval",), "Or give -1, 0 or 1 per row.")
+            return bounds(y)
+        return bounds(y, censored)
+
+    def _tasks(self, task: Task, y: Array, later: tuple[TableLike, Array] | None) -> list[Task]:
+        """Return the tasks to choose from: one per map of a real target."""
+        if later is not None:
+            check_held_out(later[1], y)
+            y = np.concatenate([y, later[1]])
+        if task.likelihood == "censored":
+            return [CensoredTask(found) for found in target_maps(self.target, _known(y))]
+        if self.likelihood != "gaussian":
+            plain = self.target in ("auto", "identity") and self.tails in ("auto", "gaussian")
+            name = "tails" if self.target in ("auto", "identity") else "target"
+            want = f"be 'auto' for likelihood {self.likelihood!r}"
+            require(plain, name, want, repr(getattr(self, name)))
+            return [task]
+        maps = target_maps(self.target, y)
+        if self.tails == "student" and self.target == "auto":  # whose exponential has no mean
+            maps = [found for found in maps if found is None or found.name == "logit"]
+        return [RealTask(found) for found in maps]
 
     def predict(self, X: TableLike, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Return the predictive mean, (N,) or (N, K).
@@ -137,12 +192,11 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         """
         self._require_gaussian("variance_parts")
         codes = self._new(X)
-        p = cast(Normal | Mixture, self.model_.predictive(codes))
-        total = p.variance
+        total, base = self.model_.predictive(codes).variance, self.model_.untailed(codes)
         known = self.model_.average(Posterior.epistemic, codes) * self.model_.scale.square()
-        apart = torch.stack([m.mean for m in p.members]).var(0, unbiased=False)
-        epistemic = torch.minimum(known + apart, total)
-        return (total - epistemic).numpy(), epistemic.numpy()
+        apart = torch.stack([m.mean for m in base.members]).var(0, unbiased=False)
+        share = ((known + apart) / base.variance).clamp(max=1)  # in the units of the map
+        return (total * (1 - share)).numpy(), (total * share).numpy()
 
     def update(self, X: TableLike, y: ArrayLike) -> "ScrollRegressor":
         """Learn from more rows, as if the posterior had seen them from the start.
@@ -163,10 +217,43 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
             "Fit with routing='closed' or routing='hybrid'.",
         )
         shift, scale = self.model_.shift.numpy(), self.model_.scale.numpy()
-        rows = torch.from_numpy((target - shift) / scale).float()
+        rows = torch.from_numpy((cast(RealTask, self.task_).mapped(target) - shift) / scale).float()
         require(len(rows) == len(codes), "y", f"have {len(codes)} rows, as X", len(rows))
         self.model_.update(codes, rows)
         return self
+
+    def predict_survival(self, X: TableLike, times: ArrayLike) -> Array:
+        """Return the probability that y exceeds each time, (N, T).
+
+        Args:
+            X: a table with the columns of training.
+            times: values of y, (T,).
+        """
+        p = self.predict_dist(X)
+        at = as_tensor("times", times).double().flatten()
+        return torch.stack([survival(p, t) for t in at], -1).numpy()
+
+    def score(
+        self,
+        X: TableLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        censored: ArrayLike | None = None,
+    ) -> float:
+        """Return R^2 of the predictive mean; Harrell's concordance index of censored targets.
+
+        Args:
+            X: a table with the columns of training.
+            y: its targets.
+            sample_weight: of each row, for R^2.
+            censored: 0 for each exact target, 1 for each that is at least y.
+        """
+        if censored is None:
+            return float(super().score(X, y, sample_weight))
+        require(sample_weight is None, "sample_weight", "be None for censored targets", "weights")
+        median = torch.from_numpy(self.predict_quantiles(X, 0.5))
+        flags = as_tensor("censored", censored)
+        return float(metrics.concordance(median, as_tensor("y", y), flags))
 
     def _require_gaussian(self, name: str) -> None:
         real = self.likelihood == "gaussian"
@@ -177,3 +264,9 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = True
         return tags
+
+
+def _known(pairs: Array) -> Array:
+    """Return one finite end of each censored target, (N,)."""
+    low, high = pairs.T
+    return np.where(np.isfinite(low), low, high)

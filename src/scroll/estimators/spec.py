@@ -6,11 +6,21 @@ from typing import Any
 from torch import nn
 
 from .._core.checks import LARGEST_COUNT, one_of, require
-from ..fitting.plans import LABELS, Candidate, Lead, candidates, paper
+from ..fitting.candidates import Candidate, Lead, candidates
+from ..fitting.out_of_fold import column_names
+from ..fitting.plans import LABELS, paper
 from ..heads.head import Head
-from ..heads.named import ClassificationHead, CountHead, OrdinalHead, RegressionHead
+from ..heads.likelihoods import CountLikelihood
+from ..heads.named import (
+    CensoredHead,
+    ClassificationHead,
+    CountHead,
+    OrdinalHead,
+    RegressionHead,
+)
+from ..predictive import Tail
 
-COUNTS = ("poisson", "negbinomial")
+COUNTS = CountLikelihood.kinds
 
 
 @dataclass(frozen=True)
@@ -22,13 +32,17 @@ class Spec:
         covariance: family of the belief's covariance.
         beta: weight of hard rows in training.
         outputs: number of targets, classes or levels.
-        recipe: "default" or "paper".
+        recipe: "default", "fast", "best" or "paper".
         body: the estimator's parameter; "yours" for the user's module.
         layout: sizes of the encoder's buffers.
         parts: name of each body in the ensemble, and the routes of its members.
         tried: held-out score of each body and route that was tried.
         power: of the probabilities of labels.
         lapse: share of rows with a random label.
+        width: factor on the standard deviations of a real target.
+        tail: fields of the `Tail` of a real target.
+        target: fields of the `TargetMap` that a real target is trained in; None for none.
+        judged: number of rows with out-of-fold scores.
         bias: whether heads have a bias.
         floor: of the belief's covariance.
         noise: initial standard deviation of the noise.
@@ -47,6 +61,10 @@ class Spec:
     tried: dict[str, float] = field(default_factory=dict)
     power: float = 1.0
     lapse: float = 0.0
+    width: float = 1.0
+    tail: dict[str, Any] = field(default_factory=lambda: asdict(Tail()))
+    target: dict[str, Any] | None = None
+    judged: int = 0
     bias: bool = True
     floor: float = 1e-6
     noise: float = 0.5
@@ -63,7 +81,10 @@ class Spec:
         how: dict[str, Any] = {"covariance": self.covariance, "replicates": lead}
         how |= {"floor": self.floor, "beta": self.beta}
         if self.likelihood == "gaussian":
+            how |= {"method": "scroll" if self.recipe == "paper" else "robust"}
             return RegressionHead(features, self.outputs, noise=self.noise, bias=self.bias, **how)
+        if self.likelihood == "censored":
+            return CensoredHead(features, noise=self.noise, **how)
         if self.likelihood in COUNTS:
             return CountHead(features, self.likelihood, largest=self.largest, **how)
         if self.likelihood == "ordinal":
@@ -74,13 +95,19 @@ class Spec:
     @property
     def latents(self) -> int:
         """Number of latents of the head."""
-        single = self.likelihood in (*COUNTS, "ordinal") or self.probit
+        single = self.likelihood in (*COUNTS, "ordinal", "censored") or self.probit
         return 1 if single else self.outputs
 
     @property
     def probit(self) -> bool:
         """True for two classes, which need only one latent."""
         return self.likelihood == "ova" and self.outputs == 2
+
+    @property
+    def oof_names(self) -> tuple[str, ...]:
+        """Columns of the out-of-fold scores."""
+        outputs = self.outputs if self.likelihood == "gaussian" else 1
+        return column_names(self.likelihood, outputs)
 
     @property
     def inputs(self) -> tuple[int, int]:
@@ -122,7 +149,7 @@ def candidate(spec: Spec, name: str, body: nn.Module | None = None) -> Candidate
         found = paper(plain).candidates
     else:
         given, labels = spec.body if body is None else body, spec.likelihood in LABELS
-        found = candidates(given, plain, ranked, labels, linear=True)
+        found = candidates(given, plain, ranked, labels)
     known = {one.name: one for one in found}
     one_of("body", name, known)
     return known[name]
@@ -142,6 +169,7 @@ def declared(spec: Spec, body: nn.Module | None = None) -> tuple[dict[str, Lead]
     numbers, marks, knots = (spec.layout[name] for name in ("numbers", "marks", "knots"))
     shapes: dict[str, Lead] = {"encoder.knots": (numbers, knots), "encoder.source": (marks,)}
     shapes["rates"] = (spec.outputs,)
+    shapes["oof"] = (spec.judged, len(spec.oof_names))
     bodies = {}
     for i, (name, routes) in enumerate(spec.parts):
         found, members = candidate(spec, name, body), len(routes)

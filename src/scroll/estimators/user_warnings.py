@@ -12,6 +12,7 @@ from ..tables.columns import Remarks
 from ..tables.outliers import OutlyingTarget
 
 INTERPOLATES = 1e-5  # of the target's spread
+NEGATIVE = 0.01  # share of intervals below zero from which a positive target draws a warning
 
 
 class CollapsedNoise(UserWarning):
@@ -28,6 +29,10 @@ class UnseenCategory(UserWarning):
 
 class AmbiguousColumn(UserWarning):
     """A column was read in one way and may be meant in another; the message names the cells."""
+
+
+class NegativeInterval(UserWarning):
+    """Intervals of a positive target that start below zero: set `target`."""
 
 
 def warn_if_collapsed(head: Head, bound: Posterior, routes: list[str], routing: str) -> None:
@@ -79,6 +84,23 @@ def warn_of_outliers(messages: Sequence[str]) -> None:
     """Warn of outlying targets, with the messages of `scroll.tables.outliers.describe_all`."""
     for text in messages:
         _warn(text, OutlyingTarget)
+
+
+def warn_of_negative(share: float, zero: bool) -> None:
+    """Warn if a target that is never negative often has an interval that starts below zero.
+
+    Args:
+        share: of the rows with such an interval.
+        zero: whether the target is ever zero.
+    """
+    if share > NEGATIVE:
+        name, least = ("log1p", -1) if zero else ("log", 0)
+        words = (
+            f"The target is never negative, but {share:.0%} of the 90 % intervals start below "
+            f"zero. Set target={name!r} to keep predictions above {least}, or target='identity' "
+            "to accept this."
+        )
+        _warn(words, NegativeInterval)
 
 
 def _warn(text: str, category: type[UserWarning]) -> None:

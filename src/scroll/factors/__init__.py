@@ -7,16 +7,19 @@ A factor is a value; its parameters carry the leading axes `...` of y (..., N).
 """
 
 from .binary import BernoulliLogit, Probit
+from .censored import CensoredGaussian
 from .confined import Confined
 from .count import NegativeBinomial, Poisson
 from .custom import Bounded
 from .factor import Factor, Moments
 from .gaussian import Gaussian
+from .inflated import ZeroInflated
 from .ordinal import Ordinal
 
 __all__ = [
     "BernoulliLogit",
     "Bounded",
+    "CensoredGaussian",
     "Confined",
     "Factor",
     "Gaussian",
@@ -25,4 +28,5 @@ __all__ = [
     "Ordinal",
     "Poisson",
     "Probit",
+    "ZeroInflated",
 ]

@@ -18,6 +18,7 @@ from torch import Tensor, relu
 from .._core.value import value
 from .count import NegativeBinomial, Poisson
 from .factor import Moments
+from .inflated import ZeroInflated
 
 ABOVE = log(10)  # the mean rate stays below 10 times the largest count
 LOW, BELOW = -20.0, 10.0  # s is the identity down to a log rate of -20 and stays above -30
@@ -52,6 +53,13 @@ def concentration(log_r: Tensor) -> Tensor:
     return (log_r.clamp(-6, 14) + _slower(over, 4.0) - _slower(under, 2.0)).exp()
 
 
+def inflation(logit: Tensor) -> Tensor:
+    """Return the logit of pi, the share of extra zeros: as it is up to +-12, within +-16 always."""
+    logit = logit.clamp(-FINITE, FINITE)
+    over, under = relu(logit - 12), relu(-12 - logit)
+    return logit.clamp(-12, 12) + _slower(over, 4.0) - _slower(under, 4.0)
+
+
 def _slower(x: Tensor, bound: float) -> Tensor:
     """x / (1 + x / bound), x >= 0: of slope one at zero, and below `bound`."""
     return x / (1 + x / bound)
@@ -66,7 +74,7 @@ class Confined:
         largest: largest count in training.
     """
 
-    base: Poisson | NegativeBinomial
+    base: Poisson | NegativeBinomial | ZeroInflated
     largest: float
 
     def log_prob(self, y: Tensor, f: Tensor) -> Tensor:

@@ -1,46 +1,33 @@
 """What an estimator trains: candidate bodies and training settings. One default for all tables."""
 
-import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias, TypedDict
+from typing import NamedTuple
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from .._core.checks import invalid, require
-from .._core.local_rng import Draws
-from ..training.bodies import ARCHITECTURES, MLP, Matern, Stacked, Tabular
+from ..training.bodies import ARCHITECTURES, MLP
 from ..training.settings import Settings
+from .candidates import Body, Candidate, First, Lead, candidates
 
-Lead: TypeAlias = tuple[int, ...]  # replicate axes
-Make: TypeAlias = Callable[[Lead], nn.Module]
-Body: TypeAlias = str | Sequence[int] | nn.Module
-
-DROPOUT, FREQUENCY = 0.05, 1.0
-LABEL_DROPOUT, LABEL_FREQUENCY = 0.2, 0.3  # labels hold less information: smoother bodies
-LONG = 0.1  # frequency of the waves of "swell"
-NAMES = ("smooth", "swell", "waves", "matern", "linear")  # of bodies
 LABELS = ("ova", "gaussreg", "ordinal")  # likelihoods
-FEW = 250  # with fewer training rows a linear body is tried, too: docs/recipe.md
+FEW = 1000  # with fewer training rows a linear body is tried for real targets: docs/recipe.md
+BATCH, STEPS, LEAST_ROWS = 128, 40, 500  # rows per step; steps per square root of the rows
+SEVERAL, FAST_STEPS = 2000, 400  # rows from which `fast` has more features; its steps, at most
+EVERY = 20  # steps between two looks at the held-out rows
+MEMBERS = {"default": 5, "fast": 5, "best": 10, "paper": 1}  # of each recipe
+BEHIND, LABELS_BEHIND = 0.3, 0.1  # nats per row, at which a body is given up
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A body to try.
+class AddedPlan(NamedTuple):
+    """How the covariance that a hybrid adds is trained: most rows, steps and step size."""
 
-    Attributes:
-        name: of the body.
-        make: makes a stack of copies with given replicate axes.
-        features: number of features that it returns.
-        numbers: how many numbers the tensors of one copy hold.
-    """
+    rows: int = 4000
+    steps: int = 200
+    lr: float = 0.05
 
-    name: str
-    make: Make
-    features: int
-    numbers: int
+
+ADDED, FAST_ADDED = AddedPlan(), AddedPlan(rows=1000, steps=60, lr=0.15)
 
 
 @dataclass(frozen=True)
@@ -57,6 +44,10 @@ class Plan:
         bias: whether the head has a bias.
         floor: of the belief's covariance.
         noise: initial standard deviation of the noise.
+        covariance: family of the belief's covariance.
+        race: steps after which bodies are compared, 0 for never, and the distance from the best
+            one in nats per row beyond which training of a body ends.
+        added: how the covariance that a hybrid adds is trained.
     """
 
     candidates: tuple[Candidate, ...]
@@ -68,39 +59,75 @@ class Plan:
     bias: bool = True
     floor: float = 1e-6
     noise: float = 0.5
+    covariance: str = "diag"
+    race: tuple[int, float] = (0, 0.0)
+    added: AddedPlan = ADDED
 
 
-class _TabularOptions(TypedDict, total=False):
-    wavy: bool
-    dropout: float
-    frequency: float
-
-
-def default(
-    body: Body, plain: int, ranked: int, labels: bool = False, linear: bool = False
-) -> Plan:
+def default(body: Body, plain: int, ranked: int, kind: str, n_rows: int) -> Plan:
     """Return the plan that `docs/recipe.md` describes.
 
     Args:
         body: as for `candidates`.
         plain: number of plain inputs.
         ranked: number of ranked inputs.
-        labels: whether the target is a label.
-        linear: whether "auto" also tries a linear body.
+        kind: of target: "real", "counts" or "labels".
+        n_rows: number of training rows.
     """
+    labels = kind == "labels"
+    names = ["smooth", "swell", "waves"] if labels else ["smooth", "waves"]
+    names += ["linear"] * (kind != "real" or n_rows < FEW)
+    steps = n_steps(n_rows)
+    race = (max(steps // 5, EVERY), LABELS_BEHIND if labels else BEHIND)
+    return _trained(candidates(body, plain, ranked, labels, names), steps, labels, race)
+
+
+def best(body: Body, plain: int, ranked: int, kind: str, n_rows: int) -> Plan:
+    """Return the plan for those who can wait: all bodies, none given up, twice the steps.
+
+    Arguments are those of `default`.
+    """
+    labels = kind == "labels"
+    names = ("smooth", "deep", "swell", "waves", "fourier", "linear")
+    found = candidates(body, plain, ranked, labels, names)
+    return _trained(found, 2 * n_steps(n_rows), labels, race=(0, 0.0))
+
+
+def fast(body: Body, plain: int, ranked: int, kind: str, n_rows: int) -> Plan:
+    """Return the plan for exploring: random features, with a posterior if the target is real.
+
+    Arguments are those of `default`.
+    """
+    wide = kind == "real" and n_rows > SEVERAL
+    found = candidates(
+        body, plain, ranked, kind == "labels", ("fourier-wide" if wide else "fourier",)
+    )
+    plan = _trained(found, min(n_steps(n_rows), FAST_STEPS), kind == "labels", race=(0, 0.0))
+    return replace(plan, added=FAST_ADDED)
+
+
+def _trained(
+    found: tuple[Candidate, ...], steps: int, labels: bool, race: tuple[int, float]
+) -> Plan:
+    """Return the plan of networks that are trained by AdamW on one cycle of the step size."""
     how = Settings(
-        steps=3000,
+        steps=steps,
         lr=5e-3,
         decay=0.0,
-        every=20,
-        patience=15,
-        batch=256,
+        every=EVERY,
+        patience=10,
+        patience_share=0.5,
+        batch=BATCH,
         schedule="one-cycle",
         weight_decay=0.1,
         average=50,
     )
-    found = candidates(body, plain, ranked, labels, linear)
-    return Plan(found, how, retrain_on_all=labels, lapses=labels)
+    return Plan(found, how, retrain_on_all=labels, lapses=labels, race=race)
+
+
+def n_steps(n_rows: int) -> int:
+    """Return the length of the training cycle: the square root of the rows, times a constant."""
+    return round(STEPS * max(n_rows, LEAST_ROWS) ** 0.5 / EVERY) * EVERY
 
 
 def paper(plain: int) -> Plan:
@@ -112,113 +139,13 @@ def paper(plain: int) -> Plan:
     make = partial(partial, _paper_body, plain)
     found = tuple(Candidate(a, make(a), 50, plain * 50) for a in ARCHITECTURES)
     how = Settings(steps=6000)
-    return Plan(found, how, mixes=False, scaled=False, bias=False, floor=1e-4, noise=1.0)
+    return Plan(
+        found, how, mixes=False, scaled=False, bias=False, floor=1e-4, noise=1.0, covariance="full"
+    )
 
 
 def _paper_body(inputs: int, architecture: str, lead: Lead) -> nn.Module:
-    return _First(inputs, MLP(inputs, 50, architecture=architecture, replicates=lead))
+    return First(inputs, MLP(inputs, 50, architecture=architecture, replicates=lead))
 
 
-class _First(nn.Module):
-    """A body that reads the first columns only."""
-
-    def __init__(self, inputs: int, body: nn.Module):
-        super().__init__()
-        self.inputs, self.body = inputs, body
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.body(x[..., : self.inputs])
-        return out
-
-
-def check_body(body: object) -> None:
-    """Raise an error unless `body` is a known name, positive widths or a module."""
-    if isinstance(body, str):
-        known = body in ("auto", *NAMES)
-    elif isinstance(body, Sequence):
-        known = len(body) > 0 and all(isinstance(w, int) and w > 0 for w in body)
-    else:
-        known = isinstance(body, nn.Module)
-    require(
-        known,
-        "body",
-        f"be 'auto', {', '.join(map(repr, NAMES))}, positive widths such as (256, 128) or a module",
-        repr(body),
-    )
-
-
-def candidates(
-    body: Body, plain: int, ranked: int, labels: bool = False, linear: bool = False
-) -> tuple[Candidate, ...]:
-    """Return the bodies that a name, widths or a module stands for.
-
-    Bodies for labels have other initial values and more dropout; the architecture is the same.
-
-    Args:
-        body: "auto", the name of a body, widths of layers, or the user's module.
-        plain: number of plain inputs.
-        ranked: number of ranked inputs.
-        labels: whether the target is a label.
-        linear: whether "auto" also tries a linear body.
-    """
-    check_body(body)
-    if isinstance(body, nn.Module):
-        return (_users(body, plain),)
-    if isinstance(body, str):
-        every = ("smooth", "swell", "waves") if labels else ("smooth", "waves")
-        found: tuple[str, ...] = (body,) if body != "auto" else every if ranked else ("smooth",)
-        found += ("linear",) * (linear and body == "auto")
-        return tuple(_named(name, plain, ranked, labels) for name in found)
-    widths = tuple(body)
-    numbers = sum((a + 1) * b for a, b in zip((plain, *widths), widths, strict=False))
-    make = partial(_layers, plain, widths)
-    return (Candidate("x".join(map(str, widths)), make, widths[-1], numbers),)
-
-
-def _named(name: str, plain: int, ranked: int, labels: bool) -> Candidate:
-    if name == "linear":
-        return Candidate(name, lambda lead: _First(plain, nn.Identity()), plain, 0)
-    if name == "matern":
-        return Candidate(name, lambda lead: Matern(plain, 512, lead), 512, 513 * plain + 512)
-    wavy, dropout = name in ("waves", "swell"), LABEL_DROPOUT if labels else DROPOUT
-    numbers = Tabular.numbers(plain, ranked, wavy=wavy, dropout=dropout)
-    frequency = LABEL_FREQUENCY if labels else FREQUENCY
-    how: _TabularOptions = {"wavy": wavy, "dropout": dropout, "frequency": frequency}
-    if name == "swell":
-        how["frequency"] = LONG
-    return Candidate(
-        name, lambda lead: Tabular(plain, ranked, replicates=lead, **how), 128, numbers
-    )
-
-
-def _layers(plain: int, widths: tuple[int, ...], lead: Lead) -> nn.Module:
-    """Return SiLU layers of the given widths."""
-    layers: list[nn.Module] = []
-    for a, b in zip((plain, *widths), widths, strict=False):
-        layers += [nn.Linear(a, b), nn.SiLU()]
-    return _First(plain, Stacked(nn.Sequential(*layers), widths[-1], lead))
-
-
-def _users(module: nn.Module, plain: int) -> Candidate:
-    """Return the user's module; layers with `reset_parameters` start anew for each member."""
-    module = copy.deepcopy(module).float()  # the user's module is not changed
-    try:
-        with torch.no_grad(), Draws(0):
-            shape = tuple(module(torch.zeros(2, plain, dtype=torch.float32)).shape)
-    except RuntimeError as error:
-        raise invalid(
-            "body",
-            f"take rows of {plain} encoded columns, (N, {plain}) -> (N, features)",
-            f"a module that fails on them: {error}",
-            "Each numeric column is one input, each category one, each column with gaps one more.",
-        ) from error
-    require(len(shape) == 2 and shape[0] == 2, "body", "give features (N, H)", f"shape {shape}")
-
-    def make(lead: Lead) -> nn.Module:
-        for part in module.modules():
-            if callable(reset := getattr(part, "reset_parameters", None)):
-                reset()
-        return _First(plain, Stacked(module, shape[1], lead))
-
-    numbers = sum(tensor.numel() for tensor in (*module.parameters(), *module.buffers()))
-    return Candidate("yours", make, shape[1], numbers)
+PLANS = {"default": default, "fast": fast, "best": best}

@@ -70,7 +70,7 @@ def split(
     rng = np.random.default_rng(seed)
     order = rng.permutation(group.max() + 1)[group]  # of the groups
     if folds:
-        return _in_folds(rows, order, y, weight, folds, rng)
+        return _in_folds(rows, order, y if labels else None, weight, folds, rng)
     held = _held(order, y[rows] if labels else None, fraction) if fraction else order < 0
     return _in_two(rows, held, weight, rng)
 
@@ -120,12 +120,17 @@ def _grouped(
 
 
 def _in_folds(
-    rows: Array, order: Array, y: Array, weight: Array | None, folds: int, rng: np.random.Generator
+    rows: Array,
+    order: Array,
+    labels: Array | None,
+    weight: Array | None,
+    folds: int,
+    rng: np.random.Generator,
 ) -> Split:
     """Return all rows as training rows, shuffled, each with its fold."""
     shuffled = rng.permutation(len(rows))
     rows, order = rows[shuffled], order[shuffled]
-    fold = _folds(order, y[rows], folds)
+    fold = _folds(order, None if labels is None else labels[rows], folds)
     return Split(rows, rows[:0], mean_one(weight, rows), None, fold)
 
 
@@ -157,15 +162,16 @@ def _held(order: Array, labels: Array | None, fraction: float) -> Array:
     return held
 
 
-def _folds(order: Array, labels: Array, folds: int) -> Array:
+def _folds(order: Array, labels: Array | None, folds: int) -> Array:
     """Return the fold of each row: groups together, each class in equal shares."""
-    fold, stratum = np.zeros(len(order), np.int64), _majority(order, labels)
+    found = np.zeros(len(order), np.int64)
+    stratum = np.zeros(len(order)) if labels is None else _majority(order, labels)
     for label in np.unique(stratum):
         (members,) = np.nonzero(stratum == label)
         _, group, sizes = np.unique(order[members], return_inverse=True, return_counts=True)
         middle = np.cumsum(sizes) - sizes / 2
-        fold[members] = (middle * folds / len(members)).astype(np.int64)[group]
-    return fold
+        found[members] = (middle * folds / len(members)).astype(np.int64)[group]
+    return found
 
 
 def _majority(group: Array, labels: Array) -> Array:

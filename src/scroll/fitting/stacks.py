@@ -8,12 +8,16 @@ import torch
 from torch import Tensor
 
 from ..heads.head import Head
+from ..heads.likelihoods import GaussianLikelihood
+from ..objectives.terms import log_lapsing
 from ..posterior.posterior import Posterior, refit
+from ..predictive import Normal
 from ..training.batches import Rows
-from ..training.loop import Trained, Watch, train
+from ..training.loop import Run, Watch, train
 from ..training.network import HeldOutScore, Network, held_out_nll, stack
 from ..training.settings import Settings
-from .plans import Candidate, Lead, Plan
+from .candidates import Candidate, Lead
+from .plans import Plan
 
 CHUNK = 8192  # rows that pass through a body at once
 LOOKED = 10_000  # held-out rows that training looks at
@@ -70,9 +74,6 @@ class Members(NamedTuple):
         bound: the posterior on its features.
         scores: held-out score of each member.
         steps: training steps of each member.
-        width: factor on the standard deviations.
-        power: of the probabilities of labels.
-        lapse: share of rows with a random label.
     """
 
     body: str
@@ -81,16 +82,6 @@ class Members(NamedTuple):
     bound: Posterior
     scores: list[float]
     steps: list[int]
-    width: float = 1.0
-    power: float = 1.0
-    lapse: float = 0.0
-
-
-class Ensemble(NamedTuple):
-    """Trained members, by body, and the held-out score of each body and route that was tried."""
-
-    parts: list[Members]
-    tried: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -102,6 +93,7 @@ class Job:
         plan: candidate bodies and how to train them.
         head: makes a head for a number of features and replicate axes.
         start: sets the initial parameters of a new head.
+        numbers: returns real numbers of unit spread that stand for targets, (N,) or (N, K).
         watch: returns the progress callback for a body's name and a number of networks.
     """
 
@@ -109,13 +101,15 @@ class Job:
     plan: Plan
     head: MakeHead
     start: Callable[[Head], None] = lambda head: None
+    numbers: Callable[[Tensor], Tensor] = lambda y: y
     watch: Callable[[str, int], Watch | None] = lambda body, members: None
 
-    def fresh(self, body: Candidate, seeds: Sequence[int]) -> Network:
+    def fresh(self, body: Candidate, rows: Rows, seeds: Sequence[int]) -> Network:
         """Return an untrained stack in the rows' precision, whatever torch's default is.
 
         Args:
             body: of the networks.
+            rows: each member's rows to learn from.
             seeds: one per member.
         """
 
@@ -125,23 +119,34 @@ class Job:
         new = stack(make, seeds, self.data.x.dtype)
         with torch.no_grad():
             self.start(head_of(new))
-        return new.to(self.data.x)
+        new = new.to(self.data.x)
+        if body.prepare is not None:
+            body.prepare(new.body, rows._replace(y=self.numbers(rows.y)), seeds)
+        return new
 
-    def train(self, body: Candidate, seeds: Sequence[int]) -> Trained:
-        """Train a stack on the training rows; held-out rows decide when each member stops.
+    def settings(self, body: Candidate) -> Settings:
+        """Return how a body is trained."""
+        return replace(self.plan.settings, lr=body.lr * self.plan.settings.lr)
+
+    def run(
+        self, network: Network, body: Candidate, rows: Rows, held: Rows, seeds: Sequence[int]
+    ) -> Run:
+        """Return the training of a stack, before its first step.
 
         Args:
-            body: of the networks.
+            network: the untrained stack.
+            body: its body.
+            rows: each member's rows to learn from.
+            held: each member's held-out rows, which decide when it stops.
             seeds: one per member.
         """
-        data = self.data.looked()
-        return train(
-            self.fresh(body, seeds),
-            shared_rows(data.x, data.y, data.weight, len(seeds)),
-            shared_rows(data.held_x, data.held_y, data.held_weight, len(seeds)),
-            self.plan.settings,
+        return Run(
+            network,
+            rows,
+            held,
+            self.settings(body),
             seeds=seeds,
-            score=held_out_nll,
+            score=held_out_score,
             watch=self.watch(body.name, len(seeds)),
         )
 
@@ -161,7 +166,20 @@ class Job:
         rows = shared_rows(x, y, weight, len(seeds))
         looks = torch.tensor(best, device=x.device) / self.plan.settings.every
         watch = self.watch(body.name, len(seeds))
-        return train_for(self.fresh(body, seeds), rows, looks, self.plan.settings, seeds, watch)
+        return train_for(
+            self.fresh(body, rows, seeds), rows, looks, self.plan.settings, seeds, watch
+        )
+
+
+def held_out_score(network: Network, rows: Rows) -> Tensor:
+    """Return the mean of -log p(y_n) over held-out rows, (R,), of real targets with lapses."""
+    head = head_of(network)
+    if not isinstance(head.likelihood, GaussianLikelihood):
+        return held_out_nll(network, rows)
+    p = cast(Normal, network(rows.x))
+    score = log_lapsing(rows.y - p.mean, p.variance)
+    score = score if score.dim() == 2 else score.sum(-1)
+    return -(score if rows.weight is None else score * rows.weight).mean(-1)
 
 
 def member_seeds(seed: int, members: int) -> list[int]:
@@ -223,9 +241,8 @@ def shared_rows(x: Tensor, y: Tensor, weight: Tensor | None, members: int) -> Ro
 
 @torch.no_grad()
 def features(network: Network, x: Tensor) -> Tensor:
-    """Return psi of each member, (M, N, H), for rows x (N, D) that all of them share."""
-    count = len(head_of(network).log_alpha)
-    return torch.cat([network.body(each(part, count)) for part in x.split(CHUNK)], -2)
+    """Return psi of each member, (M, N, H), for the rows of each, (M, N, D)."""
+    return torch.cat([network.body(part) for part in x.split(CHUNK, 1)], -2)
 
 
 class Features:
@@ -233,20 +250,34 @@ class Features:
 
     Args:
         network: the stack.
-        x: inputs, (N, D).
-        y: targets, (N,) or (N, K).
-        weight: of the rows, (N,).
+        rows: of each member.
     """
 
-    def __init__(self, network: Network, x: Tensor, y: Tensor, weight: Tensor | None = None):
-        self.network, self.rows = network, (x, y, *(() if weight is None else (weight,)))
+    def __init__(self, network: Network, rows: Rows):
+        self.network, self.rows = network, [part for part in rows if part is not None]
 
     def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
-        for x, *others in zip(*(part.split(CHUNK) for part in self.rows), strict=True):
-            psi = features(self.network, x)
-            yield psi, *(each(other, len(psi)) for other in others)
+        for x, *others in zip(*(part.split(CHUNK, 1) for part in self.rows), strict=True):
+            yield self.network.body(x).detach(), *others
 
 
-def posterior(network: Network, data: Data) -> Posterior:
-    """Return the posterior of a stack on its features of the training rows."""
-    return refit(head_of(network), Features(network, data.x, data.y, data.weight))
+def posterior(network: Network, rows: Rows) -> Posterior:
+    """Return the posterior of each member of a stack on its features of its rows.
+
+    If all that differs in the targets is in one fold, the member without it has no evidence; alpha
+    and noise are then those of the heads.
+    """
+    head, hyper = head_of(network), "evidence"
+    if isinstance(head.likelihood, GaussianLikelihood) and _some_constant(rows):
+        hyper = "head"
+    return refit(head, Features(network, rows), hyper=hyper)
+
+
+def _some_constant(rows: Rows) -> bool:
+    """Return whether a member has a target that is the same in all rows of positive weight."""
+    y = rows.y.reshape(*rows.y.shape[:2], -1)
+    there = torch.ones_like(y[..., :1], dtype=torch.bool)
+    if rows.weight is not None:
+        there = (rows.weight > 0)[..., None]
+    low = y.masked_fill(~there, torch.inf).amin(1)
+    return bool((low == y.masked_fill(~there, -torch.inf).amax(1)).any())

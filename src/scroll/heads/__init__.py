@@ -2,10 +2,11 @@
 
 from . import likelihoods
 from .head import Head
-from .named import ClassificationHead, CountHead, OrdinalHead, RegressionHead
+from .named import CensoredHead, ClassificationHead, CountHead, OrdinalHead, RegressionHead
 from .prior_gradient import PriorGradient
 
 __all__ = [
+    "CensoredHead",
     "ClassificationHead",
     "CountHead",
     "Head",

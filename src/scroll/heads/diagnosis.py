@@ -11,8 +11,8 @@ from .._core.checks import require
 from .._core.value import cast
 from ..beliefs.belief import Belief
 from ..beliefs.covariances import Point, Spread
-from ..beliefs.problem import Problem, gaussian
-from ..factors import Gaussian
+from ..beliefs.problem import Problem
+from ..factors import CensoredGaussian, Factor, Gaussian
 from ..factors.factor import Moments
 from ..objectives.objective import Objective
 from .likelihoods import Likelihood
@@ -20,6 +20,9 @@ from .likelihoods import Likelihood
 COLLAPSED = 1e-3  # share of the predictive variance below which the noise carries nothing
 HARD = 0.1  # share of the rows, those with the largest residuals
 LIGHT = 0.5  # weight of hard rows below which a body may give up on them
+
+
+Noisy = Gaussian | CensoredGaussian
 
 
 class Diagnosable(Protocol):
@@ -103,18 +106,18 @@ def diagnose(head: Diagnosable, psi: Tensor | None = None, y: Tensor | None = No
         return Diagnosis(None, None, text)
     belief, factor = head.belief(), head.likelihood.factor()
     features = None if psi is None else head.features(psi)
-    share = _noise_share(factor, belief, features) if isinstance(factor, Gaussian) else None
+    share = _noise_share(factor, belief, features) if isinstance(factor, Noisy) else None
     learned = head.objective.prior.unbounded_alpha and head.log_alpha.requires_grad
     runaway = _runaway(belief) if learned else None
     hard = None if share is None or psi is None or y is None else _hard_weight(head, psi, y)
-    noise = _noise_words(share, isinstance(factor, Gaussian))
-    lines = [noise, _alpha_words(runaway, head.log_alpha.exp()), _hard_words(hard)]
+    noise, conjugate = _noise_words(share, factor), isinstance(factor, Gaussian)
+    lines = [noise, _alpha_words(runaway, head.log_alpha.exp()), _hard_words(hard, conjugate)]
     if psi is not None:
         lines.append("Overfitting: only held-out rows can show it.")
     return Diagnosis(share, runaway, "\n".join(line for line in lines if line), hard)
 
 
-def _noise_share(factor: Gaussian, belief: Belief, psi: Tensor | None) -> Tensor | None:
+def _noise_share(factor: Noisy, belief: Belief, psi: Tensor | None) -> Tensor | None:
     if isinstance(belief.cov, Point):
         return None
     cov = typing.cast("Spread", belief.cov)
@@ -130,8 +133,12 @@ def _hard_weight(head: Diagnosable, psi: Tensor, y: Tensor) -> Tensor:
     """
     p = head.problem(psi, y)
     at = head.message(psi)
-    weight = 1 / (gaussian(p.factor, "diagnose").var + at.var)
-    size = (p.y - at.mean).abs()
+    factor = typing.cast(Noisy, p.factor)
+    weight = 1 / (factor.var + at.var)
+    if isinstance(factor, CensoredGaussian):
+        size = factor.distance(p.y, at.mean)
+    else:
+        size = (p.y - at.mean).abs()
     n = size.shape[-1]
     hard = size >= size.kthvalue(n - int(HARD * n), -1, keepdim=True).values
     return (weight * hard).sum(-1) / hard.sum(-1) / weight.mean(-1)
@@ -148,34 +155,39 @@ def _runaway(belief: Belief) -> Tensor | None:
         return -2 * torch.autograd.grad(density.sum(), c)[0]
 
 
-def _noise_words(share: Tensor | None, gaussian: bool) -> str:
-    if share is None and gaussian:
+def _noise_words(share: Tensor | None, factor: Factor) -> str:
+    if share is None and isinstance(factor, Noisy):
         return "Noise: all of the predictive variance, the same for every row."
     if share is None:
         return "Noise: this likelihood has none that could collapse."
     low = float(share.min())
     if low >= COLLAPSED:
         return f"Noise: carries {low:.2%} of the predictive variance or more. Healthy."
+    remedy = "Use covariance='none'."
+    if isinstance(factor, Gaussian):
+        remedy = (
+            "Reimpose the binding: scroll.refit(head, psi, y), or train with method='closed'; in a "
+            "deep network, try beta=0.5."
+        )
     return (
         f"Noise collapse: the noise carries only {low:.2g} of the predictive variance, so the "
         "split between noise and belief is not identified and the residuals may be "
-        "interpolated. Reimpose the binding: scroll.refit(head, psi, y), or train with "
-        "method='closed'; in a deep network, try beta=0.5."
+        f"interpolated. {remedy}"
     )
 
 
-def _hard_words(weight: Tensor | None) -> str:
+def _hard_words(weight: Tensor | None, conjugate: bool) -> str:
     if weight is None:
         return ""
     low = float(weight.min())
     if low >= LIGHT:
         return f"Hard rows: move the features with {low:.2g} of the average weight. Healthy."
+    ways = "beta=0.5, covariance='none'," if conjugate else "covariance='none',"
     return (
         f"Attenuation: the tenth of the rows with the largest residuals moves the features with "
         f"only {low:.2g} of the average weight 1/V, because their variance has grown instead. A "
-        "body that is trained through the head may give up on them: use beta=0.5, "
-        "covariance='none', or for labels likelihood='ova', where this cannot happen. With fixed "
-        "features it does no harm."
+        f"body that is trained through the head may give up on them: use {ways} or for labels "
+        "likelihood='ova', where this cannot happen. With fixed features it does no harm."
     )
 
 

@@ -112,13 +112,13 @@ class Head(nn.Module):
 
         Args:
             psi: features, (..., N, H).
-            y: targets or labels, (..., N), or (..., N, K) for K outputs.
+            y: targets or labels, (..., N); (..., N, K) for K outputs, (..., N, 2) if censored.
             total: number of rows in the whole training set.
             weight: of each row's score, (..., N), of mean one over the whole training set.
             prior: False leaves the prior term out, for `PriorGradient`.
         """
         problem = self.problem(psi, y)
-        rows = checks.require_total(total, problem.y.shape[-1], self.batches, self.method)
+        rows = checks.require_total(total, psi.shape[-2], self.batches, self.method)
         if weight is not None:
             checks.require_weights(weight, psi, self.batches, self.method)
             weight = weight.to(problem.psi.dtype).unsqueeze(-2)
@@ -207,7 +207,7 @@ class Head(nn.Module):
             The head itself.
         """
         log_noise = getattr(self.likelihood, "log_noise", None)
-        if not isinstance(log_noise, Tensor):
+        if not (isinstance(log_noise, Tensor) and isinstance(self.likelihood.factor(), Gaussian)):
             kind = type(self.likelihood).__name__
             raise invalid("likelihood", "be Gaussian to have a noise", kind, error=TypeError)
         residual = self.problem(psi, y).y - self.message(psi).mean

@@ -10,6 +10,7 @@ from ..objectives.objective import Objective
 from .head import Head
 from .likelihoods import (
     Binary,
+    CensoredLikelihood,
     CountLikelihood,
     GaussianLikelihood,
     GaussReg,
@@ -64,6 +65,41 @@ class RegressionHead(Head):
             covariance=covariance,
             method=method,
             beta=beta,
+            replicates=replicates,
+            **options,
+        )
+
+
+class CensoredHead(Head):
+    """t ~ N(w . psi, noise^2), known exactly or only to lie between low and high.
+
+    Targets are pairs (low, high), (..., N, 2): low = high if exact, high = inf if right-censored,
+    low = -inf if left-censored. Targets (..., N) are exact.
+
+    Args:
+        in_features: number of features H.
+        covariance: family of S, or "auto".
+        method: a method of `scroll.METHODS` that takes every likelihood, or an `Objective`.
+        noise: standard deviation of the noise at the start; it is learned.
+        replicates: leading axes of independent copies.
+        options: further arguments of `Head`.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        covariance: str = "auto",
+        method: str | Objective = "scroll",
+        *,
+        noise: float = 1.0,
+        replicates: Replicates = (),
+        **options: Unpack[Options],
+    ):
+        super().__init__(
+            in_features,
+            CensoredLikelihood(noise, replicates),
+            covariance=covariance,
+            method=method,
             replicates=replicates,
             **options,
         )
@@ -186,12 +222,15 @@ class CountHead(Head):
 
     Args:
         in_features: number of features H.
-        likelihood: "poisson" or "negbinomial".
+        likelihood: "poisson" or "negbinomial"; "zip" or "zinb" for the same with zero inflation,
+            where y = 0 with a learned probability and is such a count otherwise.
         covariance: family of S, or "auto".
         method: a method of `scroll.METHODS`, or an `Objective`.
         concentration: concentration of the negative binomial at the start; it is learned.
         largest: largest count in training, at most 1e12. The predictive mean stays below 10 times
             it for any features; larger counts are refused.
+        inflation: probability of an extra zero at the start ("zip", "zinb"); it is learned. 0.1 by
+            default.
         replicates: leading axes of independent copies.
         options: further arguments of `Head`.
     """
@@ -205,12 +244,13 @@ class CountHead(Head):
         *,
         concentration: float = 1.0,
         largest: float = LARGEST_COUNT,
+        inflation: float | None = None,
         replicates: Replicates = (),
         **options: Unpack[Options],
     ):
         super().__init__(
             in_features,
-            CountLikelihood(likelihood, concentration, replicates, largest),
+            CountLikelihood(likelihood, concentration, replicates, largest, inflation),
             covariance=covariance,
             method=method,
             replicates=replicates,

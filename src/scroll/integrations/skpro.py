@@ -1,19 +1,17 @@
-"""`ScrollRegressor` as a probabilistic regressor of skpro. Only this file imports skpro."""
+"""`ScrollRegressor` as a probabilistic regressor of skpro (extra `skpro`)."""
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from skpro.distributions.normal import Normal
-from skpro.distributions.normal_mixture import NormalMixture
 from skpro.regression.base import BaseProbaRegressor
 
 from ..estimators.regressor import ScrollRegressor
-from ..fitting.plans import Body
+from ..fitting.candidates import Body
+from .skpro_distribution import ScrollDistribution
 
 
 class ScrollProba(BaseProbaRegressor):  # type: ignore[misc]
-    """A regressor whose predictives are skpro's `Normal`, or `NormalMixture` of several members.
+    """A regressor whose predictives are distributions of skpro, `ScrollDistribution`.
 
     Arguments are those of `ScrollRegressor`.
 
@@ -44,7 +42,9 @@ class ScrollProba(BaseProbaRegressor):  # type: ignore[misc]
         self,
         covariance: str = "auto",
         routing: str = "auto",
-        n_members: int = 1,
+        target: str = "auto",
+        tails: str = "auto",
+        n_members: int | None = None,
         beta: float = 0.0,
         recipe: str = "default",
         body: Body = "auto",
@@ -56,6 +56,8 @@ class ScrollProba(BaseProbaRegressor):  # type: ignore[misc]
     ):
         self.covariance = covariance
         self.routing = routing
+        self.target = target
+        self.tails = tails
         self.n_members = n_members
         self.beta = beta
         self.recipe = recipe
@@ -74,38 +76,16 @@ class ScrollProba(BaseProbaRegressor):  # type: ignore[misc]
         self.estimator_ = estimator.fit(_named(X), target[:, 0] if target.shape[1] == 1 else target)
         return self
 
-    def _predict(self, X: pd.DataFrame) -> pd.DataFrame:
-        return self._frame(X, self.estimator_.predict(_named(X)))
-
-    def _predict_var(self, X: pd.DataFrame) -> pd.DataFrame:
-        return self._frame(X, self.estimator_.predict(_named(X), return_std=True)[1] ** 2)
-
-    def _predict_quantiles(self, X: pd.DataFrame, alpha: list[float]) -> pd.DataFrame:
-        """Return exact quantiles; skpro would search the distribution function row by row."""
-        found = self.estimator_.predict_quantiles(_named(X), alpha).reshape(len(X), -1)
-        columns = pd.MultiIndex.from_product([self._targets, alpha])
-        return pd.DataFrame(found, X.index, columns)
-
-    def _predict_proba(self, X: pd.DataFrame) -> Normal | NormalMixture:
-        p = self.estimator_.predict_dist(_named(X))
-        how = {"index": X.index, "columns": self._targets}
-        rows = (len(X), len(self._targets))
-        means = [m.mean.numpy().reshape(rows) for m in p.members]
-        stds = [m.stddev.numpy().reshape(rows) for m in p.members]
-        if len(means) == 1:
-            return Normal(means[0], stds[0], **how)
-        # skpro's general Mixture takes logarithms of densities that are zero in the tails
-        weights = np.ones((len(X), len(means)))
-        return NormalMixture(weights, np.stack(means, 1), np.stack(stds, 1), **how)
-
-    def _frame(self, X: pd.DataFrame, values: Any) -> pd.DataFrame:
-        return pd.DataFrame(np.reshape(values, (len(X), -1)), X.index, self._targets)
+    def _predict_proba(self, X: pd.DataFrame) -> ScrollDistribution:
+        predictive = self.estimator_.predict_dist(_named(X))
+        return ScrollDistribution(predictive, X.index, self._targets)
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
         """Return settings of small fits, for skpro's own checks."""
         one = {"body": "smooth", "max_steps": 20, "random_state": 0}
-        return [one, one | {"n_members": 2, "routing": "closed"}]
+        heavy = {"n_members": 2, "routing": "closed", "target": "identity", "tails": "student"}
+        return [one, one | heavy]
 
 
 def _named(X: pd.DataFrame) -> pd.DataFrame:

@@ -19,6 +19,7 @@ from .parts import Cavity, Filtered, PriorTerm, Route, Score
 from .routes import ROUTES, conjugate, conjugate_diag, filtered_diag, free, hybrid
 from .terms import (
     expected_log,
+    lapsing,
     log_evidence,
     log_marginal,
     minus_kl,
@@ -109,7 +110,7 @@ class Objective:
             score = score * spread_weight(p, at, beta)
         if weight is not None:
             score = score * weight
-        n = p.y.shape[-1]
+        n = p.psi.shape[-2]  # a censored target has an axis of two behind that of the rows
         data = score.sum(-1) if total is None else score.sum(-1) * (total / n)
         if isinstance(prior_weight, float) and prior_weight == 0:  # not even computed
             return (-data).to(dtype)
@@ -155,6 +156,7 @@ def _rows(name: str, families: tuple[str, ...], objective: Objective) -> dict[st
 
 METHODS: dict[str, Objective] = {
     **_rows("scroll", _ANY, Objective()),
+    **_rows("robust", _ANY, Objective(score=lapsing)),
     **_rows("fixed-alpha", _ANY, Objective(learns_alpha=False)),
     **_rows("no-prior", _ANY, Objective(prior=ridge, learns_alpha=False)),
     **_rows("kl", _SPREAD, Objective(prior=minus_kl)),

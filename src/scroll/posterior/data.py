@@ -120,6 +120,4 @@ def row_weights(head: Head, psi: Tensor, weight: Tensor | None = None) -> Tensor
     shaped(weight, psi.shape[:-1], "weight")
     finite("weight", weight)
     require(bool((weight >= 0).all()), "weight", "be zero or positive", "negative ones")
-    same = bool((weight == weight.reshape(-1, weight.shape[-1])[0]).all())
-    require(same, "weight", "be the same for every replicate", "weights that differ", "Refit each.")
     return weight.to(head.log_alpha.device).double().unsqueeze(-2)

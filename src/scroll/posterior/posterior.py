@@ -131,8 +131,8 @@ class Posterior:
         Arguments are those of `scroll.refit`; `family` is its `added`.
         """
         settings = AddedSettings(family, steps, lr)
-        power = diagonal(self.statistics.gram).mean(-1) / self.statistics.count
-        unit = self.noise / power.sqrt()[..., None]
+        power = diagonal(self.statistics.gram).mean(-1)[..., None] / self.statistics.count
+        unit = self.noise / power.sqrt()
         held = None
         if validation is not None:
             held = held_out(self.weights, _rows(self, check_batch("validation", validation)))
@@ -261,14 +261,14 @@ def refit(
     """
     settings = AddedSettings(added, steps, lr)
     check_refit(head, hyper)
-    remedy = "These rows choose the S+ of a hybrid: pass hybrid=True."
-    unused = validation is not None and not hybrid
-    require(not unused, "validation", "be None unless `hybrid` is True", "rows", remedy)
+    used, remedy = validation is None or hybrid, "They choose the S+ of a hybrid: hybrid=True."
+    require(used, "validation", "be None unless `hybrid` is True", "rows", remedy)
     default, remedy = settings == AddedSettings(), "They shape the S+ of a hybrid."
     require(hybrid or default, "hybrid", "be True with `added`, `steps` or `lr`", False, remedy)
     statistics = statistics_of(head, batches(features, y))
     remedy = "An iterator that was read before is empty: pass a loader or a list."
-    require(bool(statistics.count > 0), "features", "give at least one batch", "none", remedy)
+    some = bool((statistics.count > 0).all())
+    require(some, "features", "give at least one batch", "none", remedy)
     found = bind(head, statistics, hyper)
     return found.add(features, y, validation=validation, **vars(settings)) if hybrid else found
 

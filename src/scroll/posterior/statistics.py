@@ -21,7 +21,7 @@ class Statistics:
         gram: sum of psi psi', (..., H, H).
         cross: sum of y psi, (..., K, H).
         square: sum of y^2, (..., K).
-        count: number of rows, ().
+        count: number of rows, (); (..., 1) if replicates have different weights.
     """
 
     gram: Tensor
@@ -37,7 +37,7 @@ class Statistics:
             y: real targets, (..., K, N).
             weight: how many times each row counts, (..., 1, N); None is once.
         """
-        rows = y.shape[-1] if weight is None else weight.reshape(-1, weight.shape[-1])[0].sum()
+        rows = y.shape[-1] if weight is None else _total(weight)
         if weight is not None:
             psi, y = psi * weight[..., None].sqrt(), y * weight.sqrt()
         return Statistics(
@@ -68,6 +68,13 @@ class Statistics:
             self.square + other.square,
             self.count + other.count,
         )
+
+
+def _total(weight: Tensor) -> Tensor:
+    """Return the sum of the weights (..., 1, N): (), or (..., 1) if replicates differ in it."""
+    each = weight.sum(-1)
+    first = each.reshape(-1)[0]
+    return first if bool((each == first).all()) else each
 
 
 def statistics_of(head: Head, some: Batches) -> Statistics:

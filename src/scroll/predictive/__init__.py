@@ -2,10 +2,11 @@
 
 from . import metrics
 from .arguments import Levels
+from .censored import Survival, survival
+from .continuous import Mapped, Mixture, Normal, Student, Tail, TargetMap, with_tails
 from .counts import Count, CountMixture
 from .implied import Implied
 from .labels import Categorical, Ordered
-from .normal import Mixture, Normal
 from .protocol import Distribution, Labels, Numeric, Predictive, Stack
 
 __all__ = [
@@ -16,11 +17,18 @@ __all__ = [
     "Implied",
     "Labels",
     "Levels",
+    "Mapped",
     "Mixture",
     "Normal",
     "Numeric",
     "Ordered",
     "Predictive",
     "Stack",
+    "Student",
+    "Survival",
+    "Tail",
+    "TargetMap",
     "metrics",
+    "survival",
+    "with_tails",
 ]

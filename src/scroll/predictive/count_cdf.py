@@ -14,13 +14,17 @@ from torch.nn.functional import logsigmoid
 from torch.special import gammaincc, ndtr
 
 from .._core.quadrature import expect, sinh_rule
-from ..factors import Moments, NegativeBinomial, Poisson
+from ..factors import Moments, NegativeBinomial, Poisson, ZeroInflated
 
 Counting = Poisson | NegativeBinomial
 
 
-def count_cdf(factor: Counting, k: Tensor, at: Moments) -> Tensor:
+def count_cdf(factor: Counting | ZeroInflated, k: Tensor, at: Moments) -> Tensor:
     """Return P(y <= k) of each row, k = 0, 1, ... (..., N)."""
+    if isinstance(factor, ZeroInflated):
+        logit = factor.logit[..., None]
+        of_base = count_cdf(factor.base, k, at)
+        return (logit.sigmoid() + (-logit).sigmoid() * of_base).clamp(max=1)
     width = (1 / (k + 1) + _extra(factor)).sqrt()  # of X, about
     wide = at.var.sqrt() > width
     # Each integral takes 300 nodes per row: skip the one that no row needs.

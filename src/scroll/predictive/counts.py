@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from .._core.checks import counts, require
 from .._core.value import cast, map_tensors, value
-from ..factors import Moments, NegativeBinomial, Poisson
+from ..factors import Moments, NegativeBinomial, Poisson, ZeroInflated
 from .arguments import randn, rows
 from .count_cdf import count_cdf, search
 from .protocol import Numeric
@@ -31,18 +31,24 @@ class Count(Numeric):
 
     discrete: ClassVar[bool] = True
 
-    factor: Poisson | NegativeBinomial
+    factor: Poisson | NegativeBinomial | ZeroInflated
     latent_mean: Tensor
     latent_var: Tensor
 
     @property
     def mean(self) -> Tensor:
-        """E exp f."""
-        return (self.latent_mean + self.latent_var / 2).exp()
+        """E exp f; times 1 - pi if the factor is inflated by zeros."""
+        rate = (self.latent_mean + self.latent_var / 2).exp()
+        if isinstance(self.factor, ZeroInflated):
+            rate = rate * (-self.factor.logit).sigmoid()[..., None]
+        return rate
 
     @property
     def variance(self) -> Tensor:
-        """mean + mean^2 (exp(v) (1 + 1/r) - 1), with 1/r = 0 for the Poisson factor."""
+        """mean + mean^2 e, e = exp(v) (1 + 1/r) - 1, with 1/r = 0 for the Poisson factor.
+
+        Zero inflation makes it (e + pi)/(1 - pi).
+        """
         return self.mean + self.mean.square() * self._excess
 
     @property
@@ -54,9 +60,17 @@ class Count(Numeric):
     @property
     def _excess(self) -> Tensor:
         excess = torch.expm1(self.latent_var)
-        if isinstance(self.factor, NegativeBinomial):
-            excess = excess + self.latent_var.exp() / self.factor.concentration[..., None]
+        if isinstance(self._base, NegativeBinomial):
+            excess = excess + self.latent_var.exp() / self._base.concentration[..., None]
+        if isinstance(self.factor, ZeroInflated):
+            logit = self.factor.logit[..., None]
+            excess = (excess + logit.sigmoid()) / (-logit).sigmoid()
         return excess
+
+    @property
+    def _base(self) -> Poisson | NegativeBinomial:
+        """The factor without its inflation."""
+        return self.factor.base if isinstance(self.factor, ZeroInflated) else self.factor
 
     @property
     def members(self) -> tuple["Count"]:
@@ -86,9 +100,12 @@ class Count(Numeric):
         """Return n counts per row, (n, ...)."""
         noise = randn(self.latent_mean, n, generator)
         rate = (self.latent_mean + self.latent_var.sqrt() * noise).exp()
-        if isinstance(self.factor, NegativeBinomial):
-            r = self.factor.concentration[..., None].expand_as(rate)
+        if isinstance(self._base, NegativeBinomial):
+            r = self._base.concentration[..., None].expand_as(rate)
             rate = rate * torch._standard_gamma(r, generator) / r
+        if isinstance(self.factor, ZeroInflated):
+            extra = self.factor.logit.sigmoid()[..., None].expand_as(rate)
+            rate = rate.masked_fill(torch.bernoulli(extra, generator=generator).bool(), 0)
         drawn = torch.poisson(rate.clamp(max=_LARGE), generator)
         large = rate > _LARGE
         if not bool(large.any()):

@@ -1,4 +1,4 @@
-"""Scores of predictives on held-out data, lower is better but for accuracy and coverage.
+"""Scores of predictives on held-out data; lower is better but for accuracy, coverage, concordance.
 
 Rows are the last axis, (..., N), and every score is a mean over them, (...). Of several outputs
 (N, K), give one at a time. Labels are 0..K-1.
@@ -8,6 +8,8 @@ import torch
 from torch import Generator, Tensor
 
 from .._core.checks import labels, positive_int, require
+from .arguments import as_tensor
+from .censored import harrell, interval_log_prob
 from .labels import Ordered
 from .protocol import Distribution, Labels, Numeric, Predictive
 
@@ -17,6 +19,45 @@ LEVELS = tuple(round(0.05 * k, 2) for k in range(1, 20))  # of central intervals
 def nll(predictive: Distribution, y: Tensor) -> Tensor:
     """Return the negative log likelihood, the mean of -log p(y_n), with its 1/2 log 2 pi."""
     return -predictive.log_prob(_rows(predictive, y)).mean(-1)
+
+
+def censored_nll(predictive: Numeric, low: Tensor, high: Tensor) -> Tensor:
+    """Return the mean of -log p(y_n) of exact rows and -log P(low_n <= y_n <= high_n) of others.
+
+    Args:
+        predictive: of a number.
+        low: least value that y may have, (..., N); -inf if left-censored.
+        high: largest value, equal to `low` for exact rows; inf if right-censored.
+    """
+    _require(predictive, "cdf", "have a distribution function")
+    low, high = _rows(predictive, low), _rows(predictive, high)
+    require((low <= high).all(), "low", "be at most `high`, and not NaN", "others")
+    return -interval_log_prob(predictive, low, high).mean(-1)
+
+
+def concordance(predicted: Tensor, y: Tensor, censored: Tensor | None = None) -> Tensor:
+    """Return Harrell's C, the share of comparable pairs that `predicted` puts in the right order.
+
+    Rows i, j are comparable if y_i is exact and y_i < y_j, or y_i = y_j and only j is censored.
+    Equal predictions count one half. It takes O(N log^2 N) steps.
+
+    Args:
+        predicted: (..., N), such as the mean or median; larger for larger y.
+        y: exact or right-censored targets, (..., N).
+        censored: True or 1 where y is right-censored, False or 0 where it is exact; all are exact
+            by default.
+    """
+    predicted, y = (as_tensor(*pair) for pair in (("predicted", predicted), ("y", y)))
+    given = torch.zeros_like(y) if censored is None else as_tensor("censored", censored)
+    for name, x in (("predicted", predicted), ("censored", given)):
+        require(x.shape == y.shape, name, f"have the shape {tuple(y.shape)} of y", tuple(x.shape))
+    known = ((given == 0) | (given == 1)).all()
+    require(known, "censored", "hold 0 (exact) and 1 (right-censored)", "other values")
+    sound = not bool((predicted.isnan() | y.isnan()).any())
+    require(sound, "predicted and y", "hold numbers", "NaN")
+    flat = (x.reshape(-1, x.shape[-1]) for x in (predicted, y, given == 1))
+    each = [harrell(*rows) for rows in zip(*flat, strict=True)]
+    return torch.stack(each).reshape(y.shape[:-1])
 
 
 def rmse(predictive: Distribution, y: Tensor) -> Tensor:

@@ -18,8 +18,11 @@ def member(stack: P, index: int | slice) -> P:
 
 
 def output(predictive: P, k: int) -> P:
-    """Return the predictive of one output of several, (..., N) of (..., N, K)."""
-    return map_tensors(lambda t: t[..., k], predictive)
+    """Return the predictive of one output of several, (..., N) of (..., N, K).
+
+    The weights of a mixture, (M,), are those of every output.
+    """
+    return map_tensors(lambda t: t[..., k] if t.dim() > 1 else t, predictive)
 
 
 def joined(stacks: Sequence[P]) -> P:

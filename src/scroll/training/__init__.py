@@ -1,10 +1,12 @@
 """Training stacks of networks: bodies, batches, optimiser, loop."""
 
 from .batches import Rows
-from .bodies import ARCHITECTURES, MLP, Dropout, Matern, Stacked, Tabular
-from .loop import Trained, Watch, train
+from .bodies import ARCHITECTURES, MLP, Matern, Stacked, Tabular
+from .dropout import Dropout
+from .loop import Watch, train
 from .network import HeldOutScore, Network, held_out_mse, held_out_nll, stack
 from .settings import Settings
+from .state import Trained
 
 __all__ = [
     "ARCHITECTURES",

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.nn.functional import silu
 
 from .._core.checks import axes, one_of, positive_int, require
-from .._core.counter_rng import bits, kept
+from .._core.counter_rng import bits
 from .._core.linalg import standardised
 from .._core.local_rng import Draws
+from .dropout import Dropout
 
 ARCHITECTURES = ("relu", "relu+LN", "tanh", "tanh+LN")
 
@@ -79,42 +80,13 @@ class MLP(nn.Module):
         return standardised(x) if self.architecture.endswith("LN") else x
 
 
-class Dropout(nn.Module):
-    """Drop each activation with probability p in training, by the seed of its replicate.
-
-    Args:
-        p: the probability.
-        replicates: leading axes, as those of the body.
-    """
-
-    seeds: Tensor
-    calls: Tensor
-
-    def __init__(self, p: float, replicates: tuple[int, ...] = ()):
-        super().__init__()
-        require(0 <= p < 1, "p", "lie in [0, 1)", p)
-        self.p, self.replicates = p, axes(replicates)
-        self.register_buffer("seeds", torch.zeros(replicates, dtype=torch.long))
-        self.register_buffer("calls", torch.zeros(replicates, dtype=torch.long))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return x (..., N, H) with a share p set to zero and the rest scaled up; x in eval."""
-        if not self.training or not self.p:
-            return x
-        self.calls += 1
-        rows = torch.arange(x.shape[-2], device=x.device)[:, None]
-        units = torch.arange(x.shape[-1], device=x.device)
-        each = (s[..., None, None] for s in (self.seeds, self.calls))
-        return x * kept(self.p, *each, rows, units) / (1 - self.p)
-
-
 class Tabular(nn.Module):
     """A body for tables: SiLU layers on the columns, and on learned waves of them if `wavy`.
 
     A smooth network reads the first `plain` columns, of which the first `ranked` are numbers. A
     wavy one also reads the further columns, which hold the same numbers by rank. Each number and
-    each rank then enters as cos and sin of learned frequencies, too, mixed by a linear map of its
-    own and cut at zero: functions of one column that need not be smooth.
+    each rank then enters as cosines of learned frequencies and phases, too, mixed by a linear map
+    of its own and cut at zero: functions of one column that need not be smooth.
 
     Args:
         plain: number of columns that every network reads.
@@ -154,7 +126,7 @@ class Tabular(nn.Module):
         self._make_layers((inputs, *(width for _ in range(depth))))
         if self.wavy:
             self._make_waves(waves, size, frequency)
-        self.between = Dropout(dropout, replicates) if dropout else None
+        self.between = Dropout(dropout, replicates, pooled=True) if dropout else None
 
     def _make_layers(self, sizes: tuple[int, ...]) -> None:
         self.weights, self.biases = (
@@ -166,10 +138,11 @@ class Tabular(nn.Module):
                 bias *= a**-0.5
 
     def _make_waves(self, waves: int, size: int, frequency: float) -> None:
-        bound, columns = (2 * waves) ** -0.5, 2 * self.ranked
-        start = frequency * torch.randn(*self.replicates, 1, columns, waves)
+        bound, columns = waves**-0.5, 2 * self.ranked
+        start = frequency * torch.randn(*self.replicates, columns, 1, waves)
         self.frequencies = nn.Parameter(start)
-        self.mixing = _uniform((*self.replicates, columns, 2 * waves, size), bound)
+        self.phases = _uniform((*self.replicates, columns, 1, waves), torch.pi)
+        self.mixing = _uniform((*self.replicates, columns, waves, size), bound)
         self.offsets = _uniform((*self.replicates, columns, 1, size), bound)
 
     @staticmethod
@@ -187,7 +160,7 @@ class Tabular(nn.Module):
         waved = ranked if wavy else 0
         inputs = plain + waved * (1 + 2 * size)
         layers = inputs * width + (depth - 1) * width**2 + depth * width
-        return layers + 2 * waved * (waves + 2 * waves * size + size) + (2 if dropout else 0)
+        return layers + 2 * waved * (2 * waves + waves * size + size) + (2 if dropout else 0)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return psi of x, (..., N, plain + ranked) -> (..., N, width)."""
@@ -204,9 +177,8 @@ class Tabular(nn.Module):
     def _waves(self, x: Tensor) -> Tensor:
         """(..., N, D) -> (..., N, D * size)."""
         columns = x.mT.unsqueeze(-1)  # (..., D, N, 1)
-        turns = 2 * torch.pi * self.frequencies.transpose(-3, -2) * columns  # (..., D, N, waves)
-        cosine, sine = self.mixing.chunk(2, -2)
-        mixed = (turns.cos() @ cosine + turns.sin() @ sine + self.offsets).relu()
+        turns = torch.addcmul(self.phases, 2 * torch.pi * self.frequencies, columns)
+        mixed = (turns.cos() @ self.mixing + self.offsets).relu()  # (..., D, N, size)
         return mixed.transpose(-3, -2).flatten(-2)
 
 

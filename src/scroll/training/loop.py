@@ -7,41 +7,20 @@ decisions, so that a GPU can replay it as a graph; replicates that have stopped 
 between cycles.
 """
 
-import copy
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from .._core.checks import require, unchecked
+from .._core.checks import require
 from .batches import Feed, Rows
 from .graph import captured
 from .network import HeldOutScore, Network, fill, held_out_nll, take
-from .optimiser import Adam, FlatParameters
-from .settings import Settings, step_factors
+from .settings import Settings
+from .state import Trained, TrainingState
 
 Watch = Callable[[int, float], None]  # called with the number that stopped and the best score
-
-
-class Trained(NamedTuple):
-    """Replicates at their best held-out score.
-
-    Attributes:
-        which: indices of the replicates in the stack, (R,).
-        network: these replicates.
-        score: the least held-out score, (R,).
-        step: the step at which it was reached, (R,).
-        steps: number of steps taken, (R,).
-    """
-
-    which: Tensor
-    network: Network
-    score: Tensor
-    step: Tensor
-    steps: Tensor
 
 
 def train(
@@ -66,21 +45,8 @@ def train(
         watch: called after each evaluation with the number of replicates that have stopped and
             the best score so far.
     """
-    parts = list(
-        train_in_parts(network, rows, held, settings, seeds=seeds, score=score, watch=watch)
-    )
-    which = torch.cat([part.which for part in parts])
-    order = which.argsort()
-    reached, step, steps = (
-        torch.cat(results)[order]
-        for results in zip(*((p.score, p.step, p.steps) for p in parts), strict=True)
-    )
-    together = take(network, torch.ones_like(which, dtype=torch.bool)).eval()
-    for part in parts:
-        fill(together, part.which, part.network)
-    with torch.no_grad():
-        together.condition(rows)
-    return Trained(which[order], together, reached, step, steps)
+    run = Run(network, rows, held, settings, seeds=seeds, score=score, watch=watch)
+    return run.finish()
 
 
 def train_in_parts(
@@ -94,31 +60,110 @@ def train_in_parts(
     watch: Watch | None = None,
 ) -> Iterator[Trained]:
     """Yield replicates, ready to predict, as they leave the stack; arguments as for `train`."""
-    settings = settings or Settings()
-    state = _start(network, rows, held, settings, seeds, score)
-    left, best = settings.steps, torch.inf
-    device = rows.y.device
-    evaluations = 10 if device.type == "cuda" else 1  # between two waits for the device
-    cycle = captured(partial(state.cycle, settings.every), device)
-    while True:
-        for _ in range(evaluations):
-            steps = min(settings.every, left)
-            state.feed.refill()
-            cycle() if steps == settings.every else state.cycle(steps)
-            left -= steps
-            if left == 0:
+    run = Run(network, rows, held, settings, seeds=seeds, score=score, watch=watch)
+    yield from run.parts()
+
+
+class Run:
+    """A training in progress: it can be paused, judged by its scores so far, and continued.
+
+    Arguments are those of `train`.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        rows: Rows,
+        held: Rows,
+        settings: Settings | None = None,
+        *,
+        seeds: Sequence[int] | None = None,
+        score: HeldOutScore = held_out_nll,
+        watch: Watch | None = None,
+    ):
+        self.settings, self.watch = settings or Settings(), watch
+        self.network, self.rows, self.held = network, rows, held
+        self.left, self.ended, self.least = self.settings.steps, False, torch.inf
+        self.state = _start(network, rows, held, self.settings, seeds, score)
+        self.finished: list[Trained] = []
+
+    def advance(self, until: int | None = None) -> None:
+        """Train until that step, or to the end.
+
+        Args:
+            until: number of steps from the start.
+        """
+        self.finished += self.parts(until)
+
+    def best(self) -> Tensor:
+        """Return the best held-out score of each replicate so far, (R,)."""
+        best = self.state.best.new_full((len(self.rows.y),), torch.inf)
+        for part in self.finished:
+            best[part.which] = part.score
+        if not self.ended:
+            best[self.state.index] = self.state.best
+        return best
+
+    def finish(self) -> Trained:
+        """Train to the end, and return every replicate at its best held-out score."""
+        self.advance()
+        return self._together(self.finished)
+
+    def best_so_far(self) -> Network:
+        """Return every replicate at its best held-out score so far; training may go on."""
+        active = [] if self.ended else [self.state.finished(self.state.index >= 0)]
+        return self._together([*self.finished, *active]).network
+
+    def _together(self, finished: list[Trained]) -> Trained:
+        """Return the replicates that left the stack one after the other as one stack."""
+        which = torch.cat([part.which for part in finished])
+        order = which.argsort()
+        reached, step, steps = (
+            torch.cat(results)[order]
+            for results in zip(*((p.score, p.step, p.steps) for p in finished), strict=True)
+        )
+        together = take(self.network, torch.ones_like(which, dtype=torch.bool)).eval()
+        for part in finished:
+            fill(together, part.which, part.network)
+        with torch.no_grad():
+            together.condition(self.rows)
+        return Trained(which[order], together, reached, step, steps)
+
+    def parts(self, until: int | None = None) -> Iterator[Trained]:
+        """Train until that step, or to the end; yield replicates as they leave the stack.
+
+        Args:
+            until: number of steps from the start.
+        """
+        last = 0 if until is None else max(self.settings.steps - until, 0)
+        cycle = self._captured()
+        while not self.ended and self.left > last:
+            self._train(cycle, last)
+            active = self.state.active()
+            if self.left == 0 or not bool(active.any()):
+                self.ended = True
+                yield self.state.finished(torch.ones_like(active))
+            elif int(active.sum()) <= _shrink_at(self.settings) * len(active):
+                yield self.state.finished(~active)
+                self.state = self.state.take(active)
+                cycle = self._captured()
+
+    def _captured(self) -> Callable[[], None]:
+        return captured(partial(self.state.cycle, self.settings.every), self.rows.y.device)
+
+    def _train(self, cycle: Callable[[], None], last: int) -> None:
+        """Train for a few cycles without waiting for the device, and report the progress."""
+        for _ in range(10 if self.rows.y.device.type == "cuda" else 1):
+            steps = min(self.settings.every, self.left)
+            self.state.feed.refill()
+            cycle() if steps == self.settings.every else self.state.cycle(steps)
+            self.left -= steps
+            if self.left <= last:
                 break
-        active = state.active()
-        best = min(best, float(state.best.min()))
-        if watch is not None:
-            watch(len(rows.y) - int(active.sum()), best)
-        if left == 0 or not bool(active.any()):
-            yield state.finished(torch.ones_like(active))
-            return
-        if int(active.sum()) <= _shrink_at(settings) * len(active):
-            yield state.finished(~active)
-            state = state.take(active)
-            cycle = captured(partial(state.cycle, settings.every), device)
+        self.least = min(self.least, float(self.state.best.min()))
+        if self.watch is not None:
+            stopped = len(self.rows.y) - int(self.state.active().sum())
+            self.watch(stopped, self.least)
 
 
 def _start(
@@ -128,7 +173,7 @@ def _start(
     settings: Settings,
     seeds: Sequence[int] | None,
     score: HeldOutScore,
-) -> "TrainingState":
+) -> TrainingState:
     """Return the state before the first step."""
     require(
         settings.batch is None or network.trainable.batches,
@@ -145,100 +190,3 @@ def _start(
 def _shrink_at(settings: Settings) -> float:
     """Return the share of active replicates at which they continue in a smaller stack."""
     return 0.5 if settings.compile else 0.8  # a compiled loss is compiled anew for it
-
-
-class TrainingState:
-    """The replicates still in the stack: all that a cycle reads and writes.
-
-    Args:
-        network: a stack; it is copied.
-        feed: the training rows.
-        held: the held-out rows.
-        settings: how to train.
-        score: what is minimised on the held-out rows.
-    """
-
-    def __init__(
-        self, network: Network, feed: Feed, held: Rows, settings: Settings, score: HeldOutScore
-    ):
-        count, like = len(held.y), held.x  # the precision of scores; y may be labels
-        self.network, self.feed, self.held = copy.deepcopy(network), feed, held
-        self.settings, self.score, self.total = settings, score, feed.rows.y.shape[1]
-        self.loss = _loss(self.network, settings)
-        lr = torch.as_tensor(settings.lr).to(like).expand(count)
-        flat = FlatParameters(self.network, count, like)
-        body = {id(p) for p in self.network.body.parameters()}
-        penalty = flat.spread([2 * settings.decay * (id(p) in body) for p in flat.parameters])
-        shrink = flat.spread([settings.weight_decay * (id(p) in body) for p in flat.parameters])
-        self.adam = Adam(flat, lr, penalty, shrink, step_factors(settings, lr))
-        self.kept, self.mean = flat.values.clone(), flat.values.clone()
-        self.best = torch.full((count,), torch.inf, dtype=like.dtype, device=like.device)
-        self.index = torch.arange(count, device=like.device)
-        self.best_step, self.taken, self.waited = (torch.zeros_like(self.index) for _ in range(3))
-
-    def cycle(self, steps: int) -> None:
-        """Take some steps of Adam, then evaluate on the held-out rows."""
-        with unchecked():  # NaN is looked for here, replicate by replicate
-            self.network.train()
-            for step in range(steps):
-                self.adam.step(self.loss(self.feed.part(step), self.total))
-                if self.settings.average > 1:
-                    share = 1 / self.adam.count.clamp(max=self.settings.average).to(self.mean)
-                    self.mean.lerp_(self.adam.flat.values, share)
-            self.network.eval()
-            with torch.no_grad(), self._averaged():
-                self.network.condition(self.feed.rows)
-                self._record(self.score(self.network, self.held))
-
-    @contextmanager
-    def _averaged(self) -> Iterator[None]:
-        """Let the network have the averages of its parameters, if there are any."""
-        flat = self.adam.flat
-        if self.settings.average > 1:
-            flat.assign(self.mean)
-        try:
-            yield
-        finally:
-            flat.assign(flat.values)
-
-    def _record(self, reached: Tensor) -> None:
-        """Keep replicates with a new best score; count the evaluations of the others."""
-        active = self.active()
-        better = active & (reached < self.best)
-        step = self.adam.count
-        self.taken.copy_(torch.where(active, step, self.taken))
-        self.best_step.copy_(torch.where(better, step, self.best_step))
-        self.best.copy_(torch.where(better, reached, self.best))
-        self.waited.copy_(torch.where(better, 0, self.waited + 1))
-        now = self.mean if self.settings.average > 1 else self.adam.flat.values
-        self.kept.copy_(torch.where(better[:, None], now, self.kept))
-
-    def active(self) -> Tensor:
-        """Return which replicates have not stopped, (R,)."""
-        return (self.waited < self.settings.patience) & self.adam.sound
-
-    @torch.no_grad()
-    def finished(self, which: Tensor) -> Trained:
-        """Return some of the replicates, each at its best."""
-        network = take(self.network, which)
-        FlatParameters(network, int(which.sum()), self.kept).assign(self.kept[which])
-        network.eval()
-        with unchecked():
-            network.condition(self.feed.rows.take(which))
-        results = (x[which] for x in (self.best, self.best_step, self.taken))
-        return Trained(self.index[which], network, *results)
-
-    def take(self, keep: Tensor) -> "TrainingState":
-        """Return the state of some of the replicates."""
-        less = copy.copy(self)
-        less.network, less.held = take(self.network, keep), self.held.take(keep)
-        less.feed, less.loss = self.feed.take(keep), _loss(less.network, self.settings)
-        less.adam = self.adam.take(FlatParameters(less.network, int(keep.sum()), self.kept), keep)
-        for name in ("kept", "mean", "best", "index", "best_step", "taken", "waited"):
-            setattr(less, name, getattr(self, name)[keep])
-        return less
-
-
-def _loss(network: Network, settings: Settings) -> Callable[[Rows, int], Tensor]:
-    """Return the network's loss, compiled if asked for."""
-    return torch.compile(network.loss) if settings.compile else network.loss

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from .._core.local_rng import Draws
 from ..predictive.protocol import Predictive
 from .batches import Rows
-from .bodies import Dropout, Stacked
+from .bodies import Stacked
+from .dropout import Dropout
 
 
 class TrainableHead(Protocol):

@@ -18,6 +18,7 @@ class Settings:
         decay: weight of |theta|^2 of the body against the sum over the data.
         every: steps between two evaluations on the held-out rows.
         patience: evaluations without a better score after which a replicate stops.
+        patience_share: also wait for this share of the steps that the best score took.
         batch: rows per step; None is all of them.
         schedule: "constant", or "one-cycle": the step size grows over the first tenth of the steps
             and falls to zero, along cosines, over the rest.
@@ -33,6 +34,7 @@ class Settings:
     decay: float = 0.01
     every: int = 5
     patience: int = 100
+    patience_share: float = 0.0
     batch: int | None = None
     schedule: str = "constant"
     weight_decay: float = 0.0
@@ -43,7 +45,7 @@ class Settings:
         one_of("schedule", self.schedule, ("constant", "one-cycle"))
         for name in ("steps", "every", "patience", "average"):
             positive_int(name, getattr(self, name))
-        for name in ("lr", "decay", "weight_decay"):
+        for name in ("lr", "decay", "weight_decay", "patience_share"):
             not_negative(name, getattr(self, name))
         if self.batch is not None:
             positive_int("batch", self.batch)

@@ -13,7 +13,8 @@ from torch import nn
 
 from scroll import RegressionHead, refit
 from scroll.training.batches import Rows
-from scroll.training.bodies import MLP, Dropout
+from scroll.training.bodies import MLP
+from scroll.training.dropout import Dropout
 from scroll.training.loop import train
 from scroll.training.network import Network, held_out_mse
 from scroll.training.settings import Settings

@@ -9,8 +9,8 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from scroll._core.checks import unchecked
 from scroll.training.batches import Rows
-from scroll.training.loop import Trained
 from scroll.training.network import Network, held_out_nll, take
+from scroll.training.state import Trained
 
 from ..tables.experiment import Tell
 

@@ -8,10 +8,11 @@ from torch import Tensor
 
 from scroll._core import counter_rng
 from scroll.training.batches import Rows
-from scroll.training.loop import Trained, train_in_parts
+from scroll.training.loop import train_in_parts
 from scroll.training.memory import available
 from scroll.training.network import Network, fill, take
 from scroll.training.settings import Settings
+from scroll.training.state import Trained
 
 from ..data.protocol import Folds
 from ..models.evaluation import Fitted, Line, Lines, joined

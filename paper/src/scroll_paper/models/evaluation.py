@@ -11,7 +11,7 @@ from scroll.heads import RegressionHead
 from scroll.posterior.posterior import Posterior, refit
 from scroll.predictive import Categorical, Mixture, Normal, Predictive
 from scroll.training.batches import Rows
-from scroll.training.bodies import Dropout
+from scroll.training.dropout import Dropout
 from scroll.training.network import Network, held_out_mse, held_out_nll
 
 from ..data.protocol import Folds, metrics

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from scroll.heads import Head
 from scroll.training.batches import Rows
-from scroll.training.bodies import MLP, Dropout
+from scroll.training.bodies import MLP
+from scroll.training.dropout import Dropout
 from scroll.training.network import HeldOutScore, Network, held_out_nll, stack
 
 from ..data.datasets import SETS

@@ -1,5 +1,6 @@
 """Observation models of a head, by the kind of target."""
 
+from .censored import CensoredLikelihood
 from .labels import Binary, GaussReg, OneVersusAll, OrdinalLikelihood
 from .likelihood import Likelihood, Replicates
 from .numeric import AnyLikelihood, CountLikelihood, GaussianLikelihood
@@ -7,6 +8,7 @@ from .numeric import AnyLikelihood, CountLikelihood, GaussianLikelihood
 __all__ = [
     "AnyLikelihood",
     "Binary",
+    "CensoredLikelihood",
     "CountLikelihood",
     "GaussReg",
     "GaussianLikelihood",

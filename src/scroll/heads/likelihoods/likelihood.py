@@ -6,6 +6,7 @@ row per latent, and the moments of the latents (..., K, N) into a predictive of 
 
 from typing import Protocol
 
+import torch
 from torch import Size, Tensor, nn
 
 from ..._core.checks import positive, require
@@ -43,6 +44,12 @@ class Likelihood(Protocol):
 def log_parameter(name: str, start: float, shape: tuple[int, ...]) -> nn.Parameter:
     """Return log(start), repeated to a shape, as a parameter; `name` is for the error message."""
     return nn.Parameter(positive(name, float(start)).log().repeat(shape))
+
+
+def logit_parameter(name: str, start: float, shape: tuple[int, ...]) -> nn.Parameter:
+    """Return the logit of a probability, repeated to a shape, as a parameter."""
+    require(0 < start < 1, name, "lie strictly between 0 and 1", start)
+    return nn.Parameter(torch.tensor(float(start)).logit().repeat(shape))
 
 
 def refuse_noise(noise: Tensor | None) -> None:

@@ -1,5 +1,7 @@
 """Likelihoods of numbers: real targets, counts, and targets under a factor of the user's own."""
 
+from typing import ClassVar
+
 from torch import Size, Tensor, nn
 
 from ..._core.checks import (
@@ -13,11 +15,12 @@ from ..._core.checks import (
     require,
     shaped,
 )
-from ...factors import Confined, Factor, Gaussian, NegativeBinomial, Poisson
-from ...factors.confined import concentration, confined
+from ..._core.value import map_tensors
+from ...factors import Confined, Factor, Gaussian, NegativeBinomial, Poisson, ZeroInflated
+from ...factors.confined import concentration, confined, inflation
 from ...factors.factor import Moments
 from ...predictive import Count, Implied, Normal
-from .likelihood import Replicates, log_parameter, refuse_noise
+from .likelihood import Replicates, log_parameter, logit_parameter, refuse_noise
 
 
 class GaussianLikelihood(nn.Module):
@@ -60,13 +63,17 @@ class GaussianLikelihood(nn.Module):
 class CountLikelihood(nn.Module):
     """y = 0, 1, 2, ..., rate exp f: Poisson, or negative binomial with a learned concentration.
 
+    With zero inflation, y = 0 with a learned probability, and such a count otherwise.
+
     Args:
-        kind: "poisson" or "negbinomial".
+        kind: "poisson" or "negbinomial"; with zero inflation "zip" or "zinb".
         concentration: concentration of the negative binomial at the start.
         replicates: leading axes of independent copies.
         largest: largest count in training; the predictive mean stays below 10 times it.
+        inflation: probability of an extra zero at the start ("zip", "zinb"); 0.1 by default.
     """
 
+    kinds: ClassVar[tuple[str, ...]] = ("poisson", "negbinomial", "zip", "zinb")
     latents = 1
 
     def __init__(
@@ -75,27 +82,35 @@ class CountLikelihood(nn.Module):
         concentration: float = 1.0,
         replicates: Replicates = (),
         largest: float = LARGEST_COUNT,
+        inflation: float | None = None,
     ):
         super().__init__()
-        one_of("likelihood", kind, ("poisson", "negbinomial"))
+        one_of("likelihood", kind, self.kinds)
         positive("largest", largest)
         fits = 1 <= largest <= LARGEST_COUNT
         require(fits, "largest", f"lie between 1 and {LARGEST_COUNT:g}", largest, LARGE_COUNTS)
+        inflated, without = kind in ("zip", "zinb"), f"be left out for likelihood {kind!r}"
+        require(inflated or inflation is None, "inflation", without, inflation)
         self.largest = float(largest)
-        self.log_concentration = (
-            log_parameter("concentration", concentration, (*axes(replicates), 1))
-            if kind == "negbinomial"
-            else None
-        )
+        self.log_concentration = self.logit_inflation = None
+        shape = (*axes(replicates), 1)
+        if kind in ("negbinomial", "zinb"):
+            self.log_concentration = log_parameter("concentration", concentration, shape)
+        if inflated:
+            start = 0.1 if inflation is None else inflation
+            self.logit_inflation = logit_parameter("inflation", start, shape)
 
     def factor(self) -> Confined:
         """Return the factor with its rate confined to the range of the counts."""
         return Confined(self._base(), self.largest)
 
-    def _base(self) -> Poisson | NegativeBinomial:
-        if self.log_concentration is None:
-            return Poisson()
-        return NegativeBinomial(concentration(self.log_concentration))
+    def _base(self) -> Poisson | NegativeBinomial | ZeroInflated:
+        base: Poisson | NegativeBinomial = Poisson()
+        if self.log_concentration is not None:
+            base = NegativeBinomial(concentration(self.log_concentration))
+        if self.logit_inflation is None:
+            return base
+        return ZeroInflated(base, inflation(self.logit_inflation))
 
     def encode(self, y: Tensor, rows: Size) -> Tensor:
         """Return counts (..., N) as (..., 1, N)."""
@@ -110,9 +125,7 @@ class CountLikelihood(nn.Module):
     def predict(self, at: Moments, noise: Tensor | None = None) -> Count:
         """Return the distribution of counts with a log-normal rate."""
         refuse_noise(noise)
-        factor, at = self._base(), confined(at, self.largest)
-        if isinstance(factor, NegativeBinomial):
-            factor = NegativeBinomial(factor.concentration[..., 0])
+        factor, at = map_tensors(lambda t: t[..., 0], self._base()), confined(at, self.largest)
         return Count(factor, at.mean[..., 0, :], at.var[..., 0, :])
 
 

@@ -1,12 +1,8 @@
-"""Which rows are held out, and which bodies share an ensemble."""
+"""Which rows are held out, and which fold each row has."""
 
 import numpy as np
 import pytest
-import torch
-from scipy.special import logsumexp
 
-from scroll.fitting.plans import default
-from scroll.fitting.search import Routed, shared
 from scroll.fitting.split import split
 
 N, D = 40, 3
@@ -176,86 +172,6 @@ def test_where_nothing_is_to_be_held_out_it_is_looked_at_itself():
     found = split(codes, y, None, 0.0, 0, False)
     assert found.held is found.train
     assert sorted(found.train) == list(range(N))
-
-
-# Who shares the ensemble
-
-
-def greedy(held, members):
-    """By hand: always the body whose next member makes the best mixture."""
-    counts = np.zeros(len(held), int)
-    for _ in range(members):
-        more = counts + np.eye(len(held), dtype=int)
-        each = [logsumexp(held.T, axis=1, b=m / m.sum()).mean() for m in more]
-        counts[int(np.argmax(each))] += 1
-    return counts.tolist()
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_bodies_are_added_greedily(seed):
-    held = 2 * torch.randn(3, 30, generator=torch.Generator().manual_seed(seed))
-    for members in (1, 2, 5, 8):
-        assert shared(held, members) == greedy(held.numpy(), members)
-        assert sum(shared(held, members)) == members
-
-
-def test_a_far_better_body_gets_all():
-    worse = torch.randn(30)
-    assert shared(torch.stack([worse, worse + 5]), 8) == [0, 8]
-    assert shared(torch.stack([worse + 5, worse, worse - 1]), 8) == [8, 0, 0]
-
-
-def test_bodies_that_err_on_different_rows_share():
-    half = torch.arange(30) < 15
-    good, bad = torch.tensor(-0.5), torch.tensor(-4.0)
-    held = torch.stack([torch.where(half, good, bad), torch.where(half, bad, good)])
-    assert shared(held, 8) == [4, 4]
-    assert shared(held - torch.tensor([[0.0], [0.01]]), 7) == [4, 3]
-
-
-def test_one_member_is_of_the_best_body():
-    held = torch.randn(4, 30)
-    counts = shared(held, 1)
-    assert sum(counts) == 1
-    assert counts[int(held.mean(-1).argmax())] == 1
-
-
-def test_a_body_that_failed_gets_none():
-    held = torch.randn(2, 30)
-    held[0] = torch.nan
-    assert shared(held, 5) == [0, 5]
-    held = torch.randn(2, 30).float()
-    held[0, 3] = torch.nan  # on one row: it may share, but not have all
-    counts = shared(held, 5)
-    assert counts[1] > 0
-
-
-def test_each_member_predicts_by_its_best_route():
-    held = {name: torch.randn(3, 50) for name in ("free", "closed", "hybrid")}
-    held["free"][1] += 3
-    held["hybrid"][0] += 3
-    held["closed"][2] = torch.nan
-    held["free"][2] -= 5
-    routes, log_p = Routed(None, held, {}).best()
-    assert routes == ["hybrid", "free", "hybrid"]
-    for m, route in enumerate(routes):
-        torch.testing.assert_close(log_p[m], held[route][m], rtol=0, atol=0)
-    assert Routed(None, held, {}).scores()["free"] == pytest.approx(-held["free"][0].mean().item())
-
-
-def test_bodies_for_labels_are_thinned_more_and_start_at_lower_frequencies():
-    numbers, labels = (default("auto", 4, 3, kind).candidates for kind in (False, True))
-    assert [c.name for c in numbers] == ["smooth", "waves"]
-    assert [c.name for c in labels] == ["smooth", "swell", "waves"]
-    torch.manual_seed(0)
-    for one, two in zip(numbers, (labels[0], labels[2]), strict=True):
-        mine, theirs = one.make((50,)), two.make((50,))
-        assert (mine.between.p, theirs.between.p) == (0.05, 0.2)
-        assert [p.shape for p in mine.parameters()] == [p.shape for p in theirs.parameters()]
-    assert mine.frequencies.std().item() == pytest.approx(1.0, rel=0.05)
-    assert theirs.frequencies.std().item() == pytest.approx(0.3, rel=0.05)
-    swell = labels[1].make((50,))
-    assert swell.frequencies.std().item() == pytest.approx(0.1, rel=0.05)
 
 
 def test_too_few_rows_to_hold_out_are_told_by_identity_also_without_weight():

@@ -10,14 +10,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
-from .._core.checks import comma_list, invalid, require
-from ..heads.head import Head
-from ..tables.frames import Array, missing
-from ..tables.labels import class_indices
-from .arguments import one_line
+from ..._core.checks import comma_list, invalid, require
+from ...heads.head import Head
+from ...tables.frames import Array, missing
+from ...tables.labels import class_indices
+from ..arguments import one_line
 from .task import Units, required
-
-CROSSFIT_ROWS = 20_000  # up to so many rows each member holds out a fold of its own
 
 Ordered = bool | Sequence[object]  # whether the classes have an order, or that order
 ClassWeight = str | Mapping[object, float] | None
@@ -30,7 +28,7 @@ class LabelTask:
     likelihood: str
     levels: Array
     class_weight: Array | None = None
-    crossfits: bool = True  # whether members may hold out folds of their own
+    map: None = None
 
     def read(self, y: ArrayLike) -> Array:
         """Return class indices, (N,)."""
@@ -39,11 +37,6 @@ class LabelTask:
     def n_outputs(self, y: Array) -> int:
         """Return the number of classes."""
         return len(self.levels)
-
-    def n_folds(self, n_rows: int, n_members: int) -> int:
-        """Return one fold per member, which holds it out; 0 if all hold out the same rows."""
-        enough = 2 * n_members <= n_rows <= CROSSFIT_ROWS
-        return n_members if self.crossfits and enough and n_members > 1 else 0
 
     def units(self, y: Array, scaled: bool) -> Units:
         """Return the units of class indices, which are never rescaled."""
@@ -55,6 +48,11 @@ class LabelTask:
 
     def start(self, head: Head, y: Tensor) -> None:
         """Leave the head as it is."""
+
+    def numbers(self, y: Tensor) -> Tensor:
+        """Return one column per class, 1 or -1."""
+        classes = torch.arange(len(self.levels), device=y.device)
+        return torch.where(y[..., None] == classes, 1.0, -1.0)
 
     def decode(self, values: Tensor) -> Array:
         """Return the labels of class indices."""

@@ -1,0 +1,248 @@
+"""Train the members of an ensemble: one network per fold of each body, then choose.
+
+Rows that a network did not see choose the route of each body, the bodies that are mixed, and the
+calibration.
+"""
+
+from collections.abc import Callable, Sequence
+from math import log
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from ..posterior.posterior import Posterior
+from ..predictive import Labels, Normal, Survival
+from ..predictive.mixture import joined
+from ..training.batches import Rows
+from ..training.loop import Run
+from ..training.network import Network
+from ..training.state import Trained
+from .calibration import Calibration, Tails, best_power, fit_tails, fit_width, lapse_rate
+from .candidates import Candidate
+from .folds import Folds, Judged, folds_of
+from .stacks import Data, Features, Job, Members, each, features, member_seeds, posterior
+from .trials import Trial, allowed, predict, promising, trial_of, untrained
+
+LOOKED_AT, NARROWEST = 2000, 0.25  # rows that the variance between members is measured on
+GAIN = 0.5  # standard errors by which one more body must improve the mixture
+PILOT = 25  # per cent of the steps after which the maps of a target are compared
+
+
+class Ensemble(NamedTuple):
+    """Trained members, by body.
+
+    Attributes:
+        parts: the members.
+        tried: held-out score of each body and route.
+        calibration: by the rows that members did not see.
+        judged: the predictives of these rows.
+    """
+
+    parts: list[Members]
+    tried: dict[str, float]
+    calibration: Calibration
+    judged: Judged
+
+
+def fit_ensemble(job: Job, *, members: int, routing: str, tails: Tails, seed: int) -> Ensemble:
+    """Train one network per member of each body, and keep the bodies of the best mixture.
+
+    Args:
+        job: the rows, the plan, and how heads are made.
+        members: number of folds, or of networks that hold out the same rows.
+        routing: "auto", "free", "closed" or "hybrid".
+        tails: the tails of a real target to try.
+        seed: of the first member.
+    """
+    seeds, folds = member_seeds(seed, members), folds_of(job.data, members)
+    done = _trained(job, folds, seeds, routing, tails)
+    trials = [trial_of(body, each, folds, routing, tails, job.plan.added) for body, each in done]
+    tried = {
+        f"{trial.body.name}, {route}": -float(folds.score(routed.log_p))
+        for trial in trials
+        for route, routed in trial.routed.items()
+    }
+    single = members == 1 or not job.plan.mixes
+    best = best_mixture(
+        len(trials), lambda some: _mixed([trials[i] for i in some], folds, tails), folds, single
+    )
+    chosen = [trials[i] for i in best]
+    calibration = _calibration(chosen, folds, job, tails)
+    ood = torch.stack(
+        [t.bound.ood_score(features(t.done.network, folds.held.x)) for t in chosen]
+    ).mean(0)
+    judged = Judged(folds, [trial.best.predictive for trial in chosen], ood)
+    parts = [_members(job, trial, folds, seeds) for trial in chosen]
+    return Ensemble(parts, tried, calibration, judged)
+
+
+def _trained(
+    job: Job, folds: Folds, seeds: Sequence[int], routing: str, tails: Tails
+) -> list[tuple[Candidate, Trained]]:
+    """Return the trained stacks of the promising bodies.
+
+    Features without parameters, of a belief that is bound to the posterior, need no training.
+    """
+    done: dict[str, Trained] = {}
+    runs: list[tuple[Candidate, Run]] = []
+    for body in job.plan.candidates:
+        network = job.fresh(body, folds.rows, seeds)
+        if "free" in allowed(network, routing) or any(True for _ in network.body.parameters()):
+            runs.append((body, job.run(network, body, folds.rows, folds.held, seeds)))
+        else:
+            done[body.name] = untrained(network, len(seeds))
+    kept = promising(runs, folds, routing, tails, job.plan.race)
+    done |= {body.name: run.finish() for body, run in kept}
+    return [(body, done[body.name]) for body in job.plan.candidates if body.name in done]
+
+
+def pilot(job: Job, *, members: int, seed: int) -> float:
+    """Return the mean log density of held-out rows after a short training of the first body.
+
+    Args:
+        job: the rows, the plan, and how heads are made.
+        members: number of members.
+        seed: of the first member.
+    """
+    folds, body = folds_of(job.data, members), job.plan.candidates[0]
+    seeds = member_seeds(seed, members)
+    network = job.fresh(body, folds.rows, seeds)
+    if "free" not in allowed(network, "auto"):
+        trial = trial_of(
+            body, untrained(network, members), folds, "closed", Tails(), job.plan.added
+        )
+        return float(folds.score(trial.best.log_p))
+    run = job.run(network, body, folds.rows, folds.held, seeds)
+    run.advance(max(PILOT * job.plan.settings.steps // 100, job.plan.settings.every))
+    return -float(run.best().mean())
+
+
+def best_mixture(
+    n_bodies: int, log_p: Callable[[Sequence[int]], Tensor], folds: Folds, single: bool
+) -> list[int]:
+    """Return which bodies to mix equally, the best one first.
+
+    A body is added if the judged rows of the mixture are better by half a standard error.
+
+    Args:
+        n_bodies: number of bodies.
+        log_p: returns the calibrated log density of the judged rows, (J,), mixed over some bodies.
+        folds: the weights of the rows.
+        single: whether to take one body only.
+    """
+    found: dict[tuple[int, ...], Tensor] = {
+        (i,): log_p((i,)).nan_to_num(-torch.inf) for i in range(n_bodies)
+    }
+    chosen = max(found, key=lambda some: float(folds.score(found[some])))
+    while not single and len(chosen) < n_bodies:
+        more = [(*chosen, i) for i in range(n_bodies) if i not in chosen]
+        found |= {some: log_p(some).nan_to_num(-torch.inf) for some in more}
+        best = max(more, key=lambda some: float(folds.score(found[some])))
+        gain = found[best] - found[chosen]
+        error = float(gain.std() / len(gain) ** 0.5)
+        if not float(folds.score(gain)) > GAIN * error:
+            break
+        chosen = best
+    return list(chosen)
+
+
+def _mixed(trials: Sequence[Trial], folds: Folds, tails: Tails) -> Tensor:
+    """Return the calibrated log density of the judged rows under an equal mixture, (J,)."""
+    normals = [p for trial in trials if isinstance(p := trial.best.predictive, Normal)]
+    if normals:
+        members = joined([folds.predictive(p) for p in normals])
+        return fit_tails(members, folds.y, folds.weight, tails, few=True).log_p
+    return torch.stack([t.best.log_p for t in trials]).logsumexp(0) - log(len(trials))
+
+
+def _calibration(chosen: list[Trial], folds: Folds, job: Job, tails: Tails) -> Calibration:
+    """Return width and tails of a real target, or power and lapse rate of labels."""
+    first, data = chosen[0].best.predictive, job.data
+    if data.seen or not (isinstance(first, Normal | Survival) or hasattr(first, "log_probs")):
+        return Calibration()
+    members = joined([folds.predictive(trial.best.predictive) for trial in chosen])
+    if isinstance(members, Survival):
+        width = fit_width(cast(Normal, members.base), folds.y, folds.weight)
+        return Calibration(width)
+    if isinstance(members, Normal):
+        width, tail, _ = fit_tails(members, folds.y, folds.weight, tails)
+        return Calibration(width, _shrinkage(chosen, folds, width), tail)
+    if not job.plan.lapses:
+        return Calibration()
+    log_probs = cast(Labels, members).log_probs.double()
+    mixed = log_probs.logsumexp(0) - log(len(log_probs))
+    power = best_power(mixed, folds.y, folds.weight)
+    mixed = (power * mixed).log_softmax(-1)
+    frequencies = rates(data, mixed.shape[-1])
+    lapse = lapse_rate(mixed[None], folds.y, frequencies, len(data.y), folds.weight)
+    return Calibration(power=power, lapse=lapse)
+
+
+@torch.no_grad()
+def _shrinkage(chosen: list[Trial], folds: Folds, width: float) -> float:
+    """Return the factor on the width that keeps the mixture of all folds as wide as one member.
+
+    Rows out of fold are judged by one member of each body. The ensemble mixes all of them, which
+    adds the variance between them to its own.
+
+    Args:
+        chosen: the bodies that are mixed.
+        folds: the rows of each member.
+        width: factor on the standard deviations of the members.
+    """
+    if not folds.crossed:
+        return 1.0
+    between, within = [], []
+    rows = folds.held.x[:, : -(-LOOKED_AT // len(folds.number))].flatten(0, 1)
+    for trial in chosen:
+        psi = features(trial.done.network, rows.expand(len(folds.number), *rows.shape))
+        p = cast(Normal, predict(trial.done.network, trial.bound, trial.route, psi))
+        between.append(p.mean.double().var(0))
+        within.append(p.variance.double().mean(0) * width**2)
+    ratio = torch.stack(between).mean(0) / torch.stack(within).mean(0)
+    members = len(folds.number)
+    return float((1 - (members - 1) / members * ratio.mean()).clamp(min=NARROWEST).sqrt())
+
+
+def _members(job: Job, trial: Trial, folds: Folds, seeds: Sequence[int]) -> Members:
+    """Let the posteriors learn from the held-out rows, too, unless they are the user's own."""
+    network, bound, done, data = trial.done.network, trial.bound, trial.done, job.data
+    if not data.own:
+        if job.plan.retrain_on_all and not folds.crossed:
+            network = job.train_on_all(trial.body, seeds, done.step.tolist())
+            bound = posterior(network, folds.rows).keep()
+        bound = _including(bound, network, folds, data)
+    scores = _scores(trial.best.members, folds)
+    routes = [trial.route] * len(seeds)
+    return Members(trial.body.name, network, routes, bound, scores, done.steps.tolist())
+
+
+def _scores(log_p: Tensor, folds: Folds) -> list[float]:
+    """Return the held-out score of each member."""
+    weight = folds.held.weight
+    return (-(log_p if weight is None else log_p * weight).mean(-1)).tolist()
+
+
+def _including(bound: Posterior, network: Network, folds: Folds, data: Data) -> Posterior:
+    """Return the posterior of the training rows and the held-out rows."""
+    held, members = folds.held, len(folds.number)
+    if not folds.crossed:
+        later = data.later_weight
+        held = Rows(
+            each(data.held_x, members),
+            each(data.held_y, members),
+            None if later is None else each(later, members),
+        )
+    elif held.weight is not None:
+        held = held._replace(weight=held.weight * folds.ratio)
+    for batch in Features(network, held):
+        bound = bound.update(*batch)
+    return bound
+
+
+def rates(data: Data, classes: int) -> Tensor:
+    """Return the weighted frequency of each label in training, (K,); none is zero."""
+    weight = torch.ones_like(data.y, dtype=torch.float64) if data.weight is None else data.weight
+    mass = torch.bincount(data.y.long(), weight.double(), classes) + 0.5
+    return mass / mass.sum()

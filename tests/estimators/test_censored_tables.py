@@ -1,0 +1,114 @@
+"""Censored targets of a table: learned as bounds, scored as bounds."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize
+from scipy.stats import norm
+
+import scroll
+from scroll import ScrollRegressor
+from scroll.predictive import metrics
+
+QUICK = {"n_members": 2, "max_steps": 200, "random_state": 0}
+
+
+@pytest.fixture(autouse=True)
+def _single(_float64_and_seed):
+    torch.set_default_dtype(torch.float32)  # as users have it
+
+
+def lifetimes(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 2))
+    t = np.exp(1 + 0.8 * x[:, 0] - 0.4 * x[:, 1] + 0.5 * rng.normal(size=n))
+    limit = rng.exponential(6, size=n)
+    return x, np.minimum(t, limit), (t > limit).astype(int), t
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    x, y, runs, _ = lifetimes()
+    how = {"body": "linear", "covariance": "none", "target": "log", "random_state": 0}
+    return ScrollRegressor(**how).fit(x, y, censored=runs)
+
+
+def test_a_line_is_the_maximum_likelihood_fit_of_scipy(fitted):
+    x, y, runs, _ = lifetimes()
+
+    def nll(at):
+        z = (np.log(y) - at[0] - x @ at[1:3]) / np.exp(at[3])
+        exact = norm.logpdf(z) - at[3]
+        return -np.where(runs, norm.logsf(z), exact).sum()
+
+    best = minimize(nll, np.array([1.0, 0, 0, 0])).x
+    new = lifetimes(seed=1)[0]
+    median = np.log(fitted.predict_quantiles(new, 0.5))
+    assert np.abs(median - best[0] - new @ best[1:3]).max() < 0.15
+    spread = np.log(fitted.predict_quantiles(new, 0.84)) - median
+    assert np.median(spread) == pytest.approx(np.exp(best[3]), rel=0.1)
+
+
+def test_ignoring_the_bounds_would_be_far_off(fitted):
+    x, y, _, _ = lifetimes()
+    *_, truth = lifetimes(seed=1)
+    new = lifetimes(seed=1)[0]
+    naive = ScrollRegressor(body="linear", covariance="none", target="log", **QUICK).fit(x, y)
+    error = lambda model: abs(np.log(model.predict_quantiles(new, 0.5) / truth).mean())
+    assert error(fitted) < 0.5 * error(naive)
+
+
+def test_survival_score_and_out_of_fold_rows(fitted):
+    x, y, runs, _ = lifetimes(seed=1)
+    p = fitted.predict_dist(x)
+    found = fitted.predict_survival(x, [1.0, 5.0])
+    assert found.shape == (400, 2)
+    want = 1 - p.cdf(torch.tensor(5.0, dtype=torch.float64)).numpy()
+    np.testing.assert_allclose(found[:, 1], want, atol=1e-12)
+    c = fitted.score(x, y, censored=runs)
+    flags = torch.from_numpy(runs)
+    median = torch.from_numpy(fitted.predict_quantiles(x, 0.5))
+    assert c == float(metrics.concordance(median, torch.from_numpy(y), flags))
+    assert c > 0.75
+    assert set(fitted.oof_scores()) == {"nll"}
+    low = torch.from_numpy(y)
+    new = metrics.censored_nll(p, low, torch.where(flags > 0, torch.inf, low))
+    assert fitted.oof_scores()["nll"] == pytest.approx(float(new), abs=0.2)
+
+
+def test_intervals_left_censored_rows_and_files(tmp_path):
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(150, 2))
+    y = x[:, 0] + 0.3 * rng.normal(size=150)
+    pairs = np.stack([np.floor(2 * y) / 2, np.ceil(2 * y) / 2], 1)
+    model = ScrollRegressor(body=(8,), **QUICK).fit(x, pairs, censored="interval")
+    assert np.corrcoef(model.predict(x), y)[0, 1] > 0.9
+    model.save(tmp_path / "m.scroll")
+    again = scroll.load(tmp_path / "m.scroll")
+    np.testing.assert_array_equal(again.predict(x), model.predict(x))
+    low = np.maximum(y, -0.5)
+    left = ScrollRegressor(body=(8,), **QUICK).fit(x, low, censored=-(y < -0.5).astype(int))
+    assert left.predict(x).min() < -0.7
+
+
+@pytest.mark.parametrize(
+    ("how", "censored", "words"),
+    [
+        ({"likelihood": "poisson"}, [0] * 40, "`likelihood` must be 'gaussian' for censored"),
+        ({"tails": "student"}, [0] * 40, "`tails` must be 'auto' for censored targets"),
+        ({"routing": "closed"}, [0] * 40, "`routing` must be 'auto' for censored targets"),
+        ({}, [2] * 40, r"`censored` must be -1 .*, but got 2 in row 0"),
+        ({}, "between", "`censored` must be one of 'interval'"),
+    ],
+)
+def test_what_does_not_go_with_censored_targets(how, censored, words):
+    x, y, *_ = lifetimes(40)
+    with pytest.raises(ValueError, match=words):
+        ScrollRegressor(**how).fit(x, np.round(y), censored=censored)
+
+
+def test_an_eval_set_of_pairs_decides():
+    (x, y, runs, _), (later, z, ends, _) = lifetimes(100), lifetimes(60, 1)
+    pairs = np.stack([z, np.where(ends, np.inf, z)], 1)
+    model = ScrollRegressor(body=(8,), **QUICK).fit(x, y, censored=runs, eval_set=(later, pairs))
+    assert len(model.oof_["row"]) == 60

@@ -1,0 +1,48 @@
+"""What is trained: candidate bodies by the kind of target and the number of rows."""
+
+import pytest
+import torch
+
+from scroll.fitting.candidates import candidates
+from scroll.fitting.plans import FEW, default, n_steps, paper
+
+
+def names(kind, n_rows=5000, body="auto", ranked=3):
+    return [c.name for c in default(body, 4, ranked, kind, n_rows).candidates]
+
+
+def test_bodies_by_kind_of_target_and_number_of_rows():
+    """A line is tried for few rows, and always for counts and labels."""
+    for kind in ("real", "counts", "labels"):
+        assert {"smooth", "waves"} <= {*names(kind)}
+        assert names(kind, 10, body="waves") == ["waves"]
+        assert not {"waves", "swell"} & {*names(kind, ranked=0)}  # they are functions of ranks
+    assert "linear" not in names("real", FEW)
+    assert all("linear" in names(*how) for how in (("real", FEW - 1), ("counts",), ("labels",)))
+    assert "swell" in names("labels")
+    assert "swell" not in names("real")
+
+
+def test_bodies_for_labels_are_thinned_more_and_start_at_lower_frequencies():
+    torch.manual_seed(0)
+    for name in ("smooth", "waves"):
+        (one,), (two,) = (candidates(name, 4, 3, labels) for labels in (False, True))
+        mine, theirs = one.make((50,)), two.make((50,))
+        assert (mine.between.p, theirs.between.p) == (0.05, 0.2)
+        assert [p.shape for p in mine.parameters()] == [p.shape for p in theirs.parameters()]
+    assert mine.frequencies.std().item() == pytest.approx(1.0, rel=0.05)
+    assert theirs.frequencies.std().item() == pytest.approx(0.3, rel=0.05)
+    (swell,) = candidates("swell", 4, 3, labels=True)
+    assert swell.make((50,)).frequencies.std().item() == pytest.approx(0.1, rel=0.05)
+
+
+def test_the_number_of_steps_grows_with_the_square_root_of_the_rows():
+    assert n_steps(1) == n_steps(500)
+    assert n_steps(40_000) == pytest.approx(2 * n_steps(10_000), abs=20)
+    assert all(n_steps(n) % 20 == 0 for n in (500, 777, 12_345))  # whole evaluations
+
+
+def test_bodies_race_after_a_fifth_of_the_steps():
+    plan = default("auto", 4, 3, "real", 5000)
+    assert plan.race[0] == plan.settings.steps // 5
+    assert paper(4).race[0] == 0  # all of the paper's are trained to the end
