@@ -29,6 +29,7 @@ from scroll_paper.tables import records
 
 RESULTS, PICTURES = Path("results/recipe"), Path("docs/recipe")
 SHIPPED = "as shipped"
+TICKS = (-0.5, -0.1, -0.02, 0, 0.02, 0.1, 0.5)
 Change = dict[str, Any] | Callable[[int], dict[str, Any]]  # of the number of rows
 
 BELIEF: dict[str, Change] = {
@@ -154,8 +155,11 @@ def picture(task: str, decision: str) -> None:
                 axis.plot(at, row, "o", color=f"C{k}", alpha=0.8, label="" if row else name)
     axis.axvline(0, color="0.5", lw=1)
     axis.set_yticks(range(len(known)), list(known))
-    axis.set(xlabel="validation NLL minus that of the recipe (right: worse)", xscale="symlog")
-    axis.set_xscale("symlog", linthresh=0.02)
+    axis.set_xlabel("validation NLL minus that of the recipe (right: worse)")
+    axis.set_xscale("symlog", linthresh=0.02, linscale=0.5)
+    axis.set_xticks(TICKS, [f"{x:+g}" if x else "0" for x in TICKS])
+    axis.minorticks_off()
+    axis.set_xlim(-0.6, 0.6)
     axis.set_ylim(len(known) - 0.5, -0.5)
     figure.legend(loc="outside right center", fontsize="small")
     PICTURES.mkdir(parents=True, exist_ok=True)

@@ -110,7 +110,7 @@ class Model(nn.Module):
         Args:
             stacks: predictives of members (M, ...), in the units of training.
         """
-        p = mix(stacks, self.shift, self.scale)
+        p = mix(stacks, self.shift, self.scale, self.spec.weights)
         if self.spec.lapse:
             return cast(Labels, p).recalibrated(self.spec.power, self.spec.lapse, self.rates)
         if self.tail.kind != "gaussian":

@@ -165,6 +165,7 @@ def spec(size: int) -> Check:
         body=either(text, array(integer(1, size), 1)),
         layout=record(columns=integer(1), **sizes),
         parts=array(row(text, array(choice("free", "closed", "hybrid"), 1)), 1),
+        weights=either(null, array(number(1e-6, 1), 1)),
         tried=mapping(SCORE),
         power=number(0, 1e6),
         lapse=number(0, 1),
@@ -199,6 +200,7 @@ def contradiction(content: Content) -> str | None:
         "a class twice": len({*map(repr, labels)}) == len(labels),
         f"a lapse rate for {likelihood}": not spec["lapse"] or likelihood in LABELS,
         "a body twice": len({*bodies}) == len(bodies),
+        "weights that do not fit the bodies": _weights_fit(spec, bodies),
         f"{len(content['fitted']['scores'])} scores for {len(members)} members": len(members)
         == len(content["fitted"]["scores"]),
         f"{len(content['targets'] or [])} names for {targets} targets": content["targets"] is None
@@ -209,6 +211,12 @@ def contradiction(content: Content) -> str | None:
         "a column twice": not table["named"] or len({*names}) == len(names),
     }
     return next((f"one with {words}" for words, ok in agreed.items() if not ok), None)
+
+
+def _weights_fit(spec: Content, bodies: list[str]) -> bool:
+    """Return whether there is one weight per body, of labels."""
+    weights = spec["weights"]
+    return weights is None or (spec["likelihood"] in LABELS and len(weights) == len(bodies))
 
 
 def n_numbers(tensors: Mapping[str, Tensor]) -> int:

@@ -156,6 +156,7 @@ def _completed(spec: Spec, task: Task, found: Ensemble, cost: float) -> Spec:
     return replace(
         spec,
         parts=[(part.body, part.routes) for part in found.parts],
+        weights=found.weights,
         tried={name: score + cost for name, score in found.tried.items()},
         power=calibration.power,
         lapse=calibration.lapse,

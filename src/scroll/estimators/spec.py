@@ -36,6 +36,7 @@ class Spec:
         body: the estimator's parameter; "yours" for the user's module.
         layout: sizes of the encoder's buffers.
         parts: name of each body in the ensemble, and the routes of its members.
+        weights: of the bodies in a mixture of labels; None if all members weigh the same.
         tried: held-out score of each body and route that was tried.
         power: of the probabilities of labels.
         lapse: share of rows with a random label.
@@ -58,6 +59,7 @@ class Spec:
     body: str | list[int]
     layout: dict[str, int]
     parts: list[tuple[str, list[str]]] = field(default_factory=list)
+    weights: list[float] | None = None
     tried: dict[str, float] = field(default_factory=dict)
     power: float = 1.0
     lapse: float = 0.0

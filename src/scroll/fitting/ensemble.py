@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..posterior.posterior import Posterior
 from ..predictive import Labels, Normal, Survival
-from ..predictive.mixture import joined
+from ..predictive.mixture import joined, member_weights
 from ..training.batches import Rows
 from ..training.loop import Run
 from ..training.network import Network
@@ -23,6 +23,7 @@ from .candidates import Candidate
 from .folds import Folds, Judged, folds_of
 from .stacks import Data, Features, Job, Members, each, features, member_seeds, posterior
 from .trials import Trial, allowed, predict, promising, trial_of, untrained
+from .weights import stacking_weights
 
 LOOKED_AT, NARROWEST = 2000, 0.25  # rows that the variance between members is measured on
 GAIN = 0.5  # standard errors by which one more body must improve the mixture
@@ -34,12 +35,14 @@ class Ensemble(NamedTuple):
 
     Attributes:
         parts: the members.
+        weights: of the parts, if the target is a label; None if all members weigh the same.
         tried: held-out score of each body and route.
         calibration: by the rows that members did not see.
         judged: the predictives of these rows.
     """
 
     parts: list[Members]
+    weights: list[float] | None
     tried: dict[str, float]
     calibration: Calibration
     judged: Judged
@@ -63,18 +66,14 @@ def fit_ensemble(job: Job, *, members: int, routing: str, tails: Tails, seed: in
         for trial in trials
         for route, routed in trial.routed.items()
     }
-    single = members == 1 or not job.plan.mixes
-    best = best_mixture(
-        len(trials), lambda some: _mixed([trials[i] for i in some], folds, tails), folds, single
-    )
-    chosen = [trials[i] for i in best]
-    calibration = _calibration(chosen, folds, job, tails)
+    chosen, weights = _chosen(trials, folds, tails, members == 1 or not job.plan.mixes)
+    calibration = _calibration(chosen, weights, folds, job, tails)
     ood = torch.stack(
         [t.bound.ood_score(features(t.done.network, folds.held.x)) for t in chosen]
     ).mean(0)
     judged = Judged(folds, [trial.best.predictive for trial in chosen], ood)
     parts = [_members(job, trial, folds, seeds) for trial in chosen]
-    return Ensemble(parts, tried, calibration, judged)
+    return Ensemble(parts, weights, tried, calibration, judged)
 
 
 def _trained(
@@ -118,6 +117,26 @@ def pilot(job: Job, *, members: int, seed: int) -> float:
     return -float(run.best().mean())
 
 
+def _chosen(
+    trials: list[Trial], folds: Folds, tails: Tails, single: bool
+) -> tuple[list[Trial], list[float] | None]:
+    """Return the bodies to mix, the best one first; of labels also their weights.
+
+    Args:
+        trials: the trained bodies.
+        folds: the rows of each member.
+        tails: the tails of a real target to try.
+        single: whether to take one body only.
+    """
+    if hasattr(trials[0].best.predictive, "log_probs") and not single:
+        log_p = torch.stack([trial.best.log_p for trial in trials])
+        each = stacking_weights(log_p, folds.weight).tolist()
+        kept = [i for i in sorted(range(len(each)), key=lambda i: -each[i]) if each[i] > 0]
+        return [trials[i] for i in kept], [each[i] for i in kept]
+    mixed = lambda some: _mixed([trials[i] for i in some], folds, tails)
+    return [trials[i] for i in best_mixture(len(trials), mixed, folds, single)], None
+
+
 def best_mixture(
     n_bodies: int, log_p: Callable[[Sequence[int]], Tensor], folds: Folds, single: bool
 ) -> list[int]:
@@ -156,12 +175,15 @@ def _mixed(trials: Sequence[Trial], folds: Folds, tails: Tails) -> Tensor:
     return torch.stack([t.best.log_p for t in trials]).logsumexp(0) - log(len(trials))
 
 
-def _calibration(chosen: list[Trial], folds: Folds, job: Job, tails: Tails) -> Calibration:
+def _calibration(
+    chosen: list[Trial], weights: list[float] | None, folds: Folds, job: Job, tails: Tails
+) -> Calibration:
     """Return width and tails of a real target, or power and lapse rate of labels."""
     first, data = chosen[0].best.predictive, job.data
     if data.seen or not (isinstance(first, Normal | Survival) or hasattr(first, "log_probs")):
         return Calibration()
-    members = joined([folds.predictive(trial.best.predictive) for trial in chosen])
+    stacks = [folds.predictive(trial.best.predictive) for trial in chosen]
+    members = joined(stacks)
     if isinstance(members, Survival):
         width = fit_width(cast(Normal, members.base), folds.y, folds.weight)
         return Calibration(width)
@@ -170,8 +192,9 @@ def _calibration(chosen: list[Trial], folds: Folds, job: Job, tails: Tails) -> C
         return Calibration(width, _shrinkage(chosen, folds, width), tail)
     if not job.plan.lapses:
         return Calibration()
-    log_probs = cast(Labels, members).log_probs.double()
-    mixed = log_probs.logsumexp(0) - log(len(log_probs))
+    labels = cast(list[Labels], stacks)
+    each_weight = None if weights is None else member_weights(labels, weights)
+    mixed = cast(Labels, members).mixture(each_weight).log_probs
     power = best_power(mixed, folds.y, folds.weight)
     mixed = (power * mixed).log_softmax(-1)
     frequencies = rates(data, mixed.shape[-1])

@@ -53,9 +53,9 @@ class Categorical(Labels):
         """Return (1 - lapse) p^power, normalised, plus lapse times `rates` (K,)."""
         return Categorical(_recalibrated(self.log_probs, power, lapse, rates))
 
-    def mixture(self) -> "Categorical":
-        """Return the equal mixture of the members (M, ...), in float64."""
-        return Categorical(_averaged(self.log_probs))
+    def mixture(self, weights: Tensor | None = None) -> "Categorical":
+        """Return the mixture of the members (M, ...), in float64; weights (M,), or all equal."""
+        return Categorical(_averaged(self.log_probs, weights))
 
     def __repr__(self) -> str:
         shape, top = self.log_probs.shape, self.log_probs.amax(-1).exp()
@@ -109,9 +109,9 @@ class Ordered(Labels, Numeric):
         """Return (1 - lapse) p^power, normalised, plus lapse times `rates` (K,)."""
         return Ordered(_recalibrated(self.log_probs, power, lapse, rates))
 
-    def mixture(self) -> "Ordered":
-        """Return the equal mixture of the members (M, ...), in float64."""
-        return Ordered(_averaged(self.log_probs))
+    def mixture(self, weights: Tensor | None = None) -> "Ordered":
+        """Return the mixture of the members (M, ...), in float64; weights (M,), or all equal."""
+        return Ordered(_averaged(self.log_probs, weights))
 
     def __repr__(self) -> str:
         *shape, k = self.log_probs.shape
@@ -123,9 +123,12 @@ class Ordered(Labels, Numeric):
         return torch.arange(k, dtype=self.log_probs.dtype, device=self.log_probs.device)
 
 
-def _averaged(log_probs: Tensor) -> Tensor:
+def _averaged(log_probs: Tensor, weights: Tensor | None) -> Tensor:
     """log of the mean of probabilities over the first axis, normalised, in float64."""
-    mean = log_probs.double().logsumexp(0)
+    each = log_probs.double()
+    if weights is not None:
+        each = each + weights.to(each).log().reshape(-1, *(1 for _ in each.shape[1:]))
+    mean = each.logsumexp(0)
     return mean - mean.logsumexp(-1, keepdim=True)
 
 

@@ -1,13 +1,13 @@
 """Members of an ensemble: taken apart, joined, and mixed into one predictive."""
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from .._core.value import map_tensors
-from .protocol import Distribution, Stack
+from .protocol import Distribution, Labels, Stack
 
 P = TypeVar("P")
 
@@ -30,12 +30,30 @@ def joined(stacks: Sequence[P]) -> P:
     return map_tensors(lambda *parts: torch.cat(parts), *stacks)
 
 
-def mix(stacks: Sequence[Stack], shift: Tensor, scale: Tensor) -> Distribution:
-    """Return one predictive of the members of all stacks, all equally likely.
+def mix(
+    stacks: Sequence[Stack], shift: Tensor, scale: Tensor, weights: Sequence[float] | None = None
+) -> Distribution:
+    """Return one predictive of the members of all stacks.
 
     Args:
         stacks: members (M, ...), of one kind.
+        weights: of the stacks, if they hold labels; None if all members are equally likely.
         shift: of the target's units.
         scale: of the target's units: a real y becomes shift + scale y.
     """
-    return joined(stacks).mixture().in_units(shift, scale)
+    if weights is None:
+        return joined(stacks).mixture().in_units(shift, scale)
+    labels = [cast(Labels, stack) for stack in stacks]
+    return joined(labels).mixture(member_weights(labels, weights))
+
+
+def member_weights(stacks: Sequence[Labels], weights: Sequence[float]) -> Tensor:
+    """Return the weight of each member of all stacks; those of one stack have equal shares.
+
+    Args:
+        stacks: members (M, ...).
+        weights: of the stacks.
+    """
+    sizes = [len(stack.log_probs) for stack in stacks]
+    shares = [w / m for w, m in zip(weights, sizes, strict=True) for _ in range(m)]
+    return torch.tensor(shares, dtype=torch.float64)

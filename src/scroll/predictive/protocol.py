@@ -123,6 +123,13 @@ class Labels(Distribution, Protocol):
         """Return the probabilities, in float64."""
         return self.probs.double()
 
+    def mixture(self, weights: Tensor | None = None) -> Self:
+        """Return the mixture of the members of a stack.
+
+        Args:
+            weights: of the members, (M,), which sum to 1; None for 1/M each.
+        """
+
     def recalibrated(self, power: float, lapse: float, rates: Tensor) -> Self:
         """Return the probabilities to a power, mixed with a share of labels drawn at random.
 
