@@ -83,3 +83,16 @@ def test_best_has_ten_members_of_the_bodies_that_help(kind):
     names = {name.partition(",")[0] for name in model.tried_}
     assert names == {"smooth", "deep", "swell", "waves", "fourier", "linear"}
     assert all(model.bodies_.count(name) == 10 for name in set(model.bodies_))
+
+
+def test_a_wide_belief_does_not_make_the_mean_of_a_cost_astronomic():
+    """Far from the training rows beliefs are wide, and E exp z grows as exp(var z / 2)."""
+    x, y = table()
+    how = {"target": "log", "tails": "lapse", "random_state": 0}
+    model = ScrollRegressor(recipe="fast", **how).fit(x, np.exp(y))
+    before, spread = model.predict_quantiles(x, 0.5), float(model.model_.scale)
+    for part in model.model_.parts:
+        part.readout.widen(torch.tensor(300.0))
+    base = model.model_.untailed(torch.from_numpy(x))
+    np.testing.assert_allclose(base.parts.stddev, 2 * spread)
+    assert (model.predict(x) < before * np.exp((2 * spread) ** 2 / 2) * 3).all()

@@ -73,7 +73,7 @@ def test_a_classifier_mixes_by_its_weights(ordered, tmp_path):
     assert len(weights) == len(parts) > 1
     assert sum(weights) == pytest.approx(1)
     assert weights == sorted(weights, reverse=True)
-    seen = model.model_.encoder(model._new(x))
+    seen = model.model_.encoder(torch.from_numpy(x))
     each = [part.readout(part.features(seen)).log_probs.exp().double().mean(0) for part in parts]
     mixed = sum(w * p for w, p in zip(weights, each, strict=True))
     spec = model.model_.spec

@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 
 from scroll._core.value import cast, map_tensors
-from scroll.predictive import Mixture, Normal, Student, Tail, metrics, with_tails
+from scroll.predictive import Mixture, Normal, Student, Tail, metrics, narrowed, with_tails
 from scroll.predictive.mixture import output
 
 M, N = 3, 6
@@ -178,3 +178,35 @@ def test_only_normals_are_given_tails():
         with pytest.raises(TypeError, match="`p` must be a normal or a mixture of normals, but"):
             with_tails(given, Tail("student", df=4))
     assert Tail("student", 4) == Tail("student", df=4)
+
+
+# Limits
+
+
+@pytest.mark.parametrize("make", [normals, weighted])
+def test_a_narrowed_predictive_keeps_what_is_below_the_limit(make):
+    p, most = make(M, N), torch.tensor(0.8)
+    parts = lambda p: p.parts if isinstance(p, Mixture) else p
+    before, after = parts(p), parts(narrowed(p, most))
+    wide = before.stddev > most
+    assert wide.any()
+    assert not wide.all()
+    torch.testing.assert_close(after.stddev, before.stddev.clamp(max=0.8), rtol=1e-12, atol=0)
+    torch.testing.assert_close(after.mean, before.mean, rtol=0, atol=0)
+    shares = [(x.belief_var / x.variance)[wide] for x in (before, after)]
+    torch.testing.assert_close(*shares, rtol=1e-12, atol=0)
+
+
+def test_a_lapse_is_at_most_as_wide_as_its_limit_or_the_row_itself():
+    p = weighted()
+    limited = with_tails(p, Tail("lapse", share=0.1, factor=1.5), widest=1.0)
+    narrow, wide = limited.parts.stddev.split(M)
+    torch.testing.assert_close(narrow, p.parts.stddev, rtol=1e-12, atol=0)
+    want = torch.maximum(narrow, (1.5 * narrow).clamp(max=1.0))
+    torch.testing.assert_close(wide, want, rtol=1e-12, atol=0)
+    assert (wide > 1.001).any()
+    assert (wide < 0.999).any()
+    same(
+        with_tails(p, Tail("lapse", share=0.1, factor=1.5), widest=1e9),
+        with_tails(p, Tail("lapse", share=0.1, factor=1.5)),
+    )

@@ -18,6 +18,7 @@ from ..predictive import (
     Stack,
     Tail,
     TargetMap,
+    narrowed,
     with_tails,
 )
 from ..predictive.mixture import mix
@@ -26,6 +27,8 @@ from .members import MemberGroup
 from .spec import Spec, candidate
 
 CHUNK = 2048  # rows that are predicted at once: their features stay in the cache
+MOST = 2.0  # standard deviations of log y in training: no predictive of log y is wider
+WIDEST = 1.0  # standard deviation of lapses of log y: their mean is exp(1/2) times as large
 
 
 class Model(nn.Module):
@@ -99,7 +102,7 @@ class Model(nn.Module):
     def untailed(self, codes: Tensor) -> Normal | Mixture:
         """Return the normals of a real target, in the units of its map, before tails."""
         stacks = self._stacks([self._moments(some) for some in codes.split(CHUNK)])
-        return cast(Normal | Mixture, mix(stacks, self.shift, self.scale))
+        return self._limited(mix(stacks, self.shift, self.scale))
 
     def _mixed(self, chunks: list[list[Moments]]) -> Distribution:
         return self.finish(self._stacks(chunks))
@@ -113,9 +116,21 @@ class Model(nn.Module):
         p = mix(stacks, self.shift, self.scale, self.spec.weights)
         if self.spec.lapse:
             return cast(Labels, p).recalibrated(self.spec.power, self.spec.lapse, self.rates)
-        if self.tail.kind != "gaussian":
-            p = with_tails(cast(Normal | Mixture, p), self.tail)
+        if self.tail.kind != "gaussian" or self.map is not None:
+            p = with_tails(self._limited(p), self.tail, WIDEST if self._heavy else None)
         return p if self.map is None else Mapped(cast(Any, p), self.map)
+
+    @property
+    def _heavy(self) -> bool:
+        return self.map is not None and self.map.heavy
+
+    def _limited(self, p: Distribution) -> Normal | Mixture:
+        """Return the normals of a real target; those of log y are at most twice as wide as all y.
+
+        Far from the training rows the belief is wide, and the mean of y would be astronomic.
+        """
+        normal = cast(Normal | Mixture, p)
+        return narrowed(normal, MOST * self.scale) if self._heavy else normal
 
     def _stacks(self, chunks: list[list[Moments]]) -> list[Stack]:
         found = []

@@ -25,13 +25,11 @@ from ..tables.frames import Array
 from ..training.loop import Watch
 from ..training.progress import bars
 from .arguments import Parameters, check_device, check_seed
-from .model import Model
+from .model import WIDEST, Model
 from .rows import Sample, encoded_data, encoder_of, split_rows
 from .spec import COUNTS, Spec
 from .tasks import Task, Units
 from .user_warnings import warn_if_collapsed, warn_of_negative
-
-WIDEST = 1.0  # standard deviation of lapses of log y: their mean is exp(1/2) times as large
 
 
 class Fitted(NamedTuple):

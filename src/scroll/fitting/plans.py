@@ -12,9 +12,11 @@ from .candidates import Body, Candidate, First, Lead, candidates
 
 LABELS = ("ova", "gaussreg", "ordinal")  # likelihoods
 FEW = 1000  # with fewer training rows a linear body is tried for real targets: docs/recipe.md
-BATCH, STEPS, LEAST_ROWS = 128, 40, 500  # rows per step; steps per square root of the rows
+BATCH, LABEL_BATCH = 128, 64  # rows per step
+STEPS, LEAST_ROWS = 40, 500  # steps per square root of the rows
 SEVERAL, FAST_STEPS = 2000, 400  # rows from which `fast` has more features; its steps, at most
 EVERY = 20  # steps between two looks at the held-out rows
+PATIENCE, LABEL_PATIENCE = 10, 5  # looks without progress after which a member stops
 MEMBERS = {"default": 5, "fast": 5, "best": 10, "paper": 1}  # of each recipe
 BEHIND, LABELS_BEHIND = 0.3, 0.1  # nats per row, at which a body is given up
 
@@ -115,9 +117,9 @@ def _trained(
         lr=5e-3,
         decay=0.0,
         every=EVERY,
-        patience=10,
+        patience=LABEL_PATIENCE if labels else PATIENCE,
         patience_share=0.5,
-        batch=BATCH,
+        batch=LABEL_BATCH if labels else BATCH,
         schedule="one-cycle",
         weight_decay=0.1,
         average=50,

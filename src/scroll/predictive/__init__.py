@@ -3,7 +3,7 @@
 from . import metrics
 from .arguments import Levels
 from .censored import Survival, survival
-from .continuous import Mapped, Mixture, Normal, Student, Tail, TargetMap, with_tails
+from .continuous import Mapped, Mixture, Normal, Student, Tail, TargetMap, narrowed, with_tails
 from .counts import Count, CountMixture
 from .implied import Implied
 from .labels import Categorical, Ordered
@@ -29,6 +29,7 @@ __all__ = [
     "Tail",
     "TargetMap",
     "metrics",
+    "narrowed",
     "survival",
     "with_tails",
 ]

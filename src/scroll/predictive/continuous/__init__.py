@@ -4,6 +4,6 @@ from .mapped import Mapped
 from .maps import TargetMap
 from .normal import Mixture, Normal
 from .student import Student
-from .tails import Tail, with_tails
+from .tails import Tail, narrowed, with_tails
 
-__all__ = ["Mapped", "Mixture", "Normal", "Student", "Tail", "TargetMap", "with_tails"]
+__all__ = ["Mapped", "Mixture", "Normal", "Student", "Tail", "TargetMap", "narrowed", "with_tails"]

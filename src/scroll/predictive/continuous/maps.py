@@ -32,6 +32,11 @@ class TargetMap:
         require(ordered, "low", "be below `high`, both finite", f"{self.low} and {self.high}")
 
     @property
+    def heavy(self) -> bool:
+        """True for logarithms: the mean of y grows as the exponential of the variance of z."""
+        return self.name != "logit"
+
+    @property
     def support(self) -> tuple[float, float]:
         """The open interval in which y lies."""
         if self.name == "logit":

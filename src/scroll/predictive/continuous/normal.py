@@ -79,7 +79,7 @@ class Normal(Numeric):
         square = scale.square()
         return Normal(shift + scale * self.mean, square * self.noise_var, square * self.belief_var)
 
-    def widened(self, factor: float) -> "Normal":
+    def widened(self, factor: float | Tensor) -> "Normal":
         """Return the normal with its standard deviations multiplied by `factor`."""
         return Normal(self.mean, self.noise_var * factor**2, self.belief_var * factor**2)
 

@@ -39,13 +39,24 @@ class Tail:
         require(0 < self.factor < float("inf"), "factor", "be positive and finite", self.factor)
 
 
-def with_tails(p: Normal | Mixture, tail: Tail) -> Normal | Mixture | Student | Mixture[Student]:
+def narrowed(p: Normal | Mixture, most: Tensor) -> Normal | Mixture:
+    """Return a normal, or a mixture of normals, whose standard deviations are at most `most`."""
+    parts = p.parts if isinstance(p, Mixture) else p
+    less = parts.widened((most / parts.stddev).clamp(max=1))
+    return Mixture(less, p.weights) if isinstance(p, Mixture) else less
+
+
+def with_tails(
+    p: Normal | Mixture, tail: Tail, widest: float | None = None
+) -> Normal | Mixture | Student | Mixture[Student]:
     """Return a normal, or a mixture of normals, with other tails.
 
     Args:
         p: the predictive.
         tail: "student" keeps the means, and the standard deviations become scales; "lapse" mixes
             each component with a wider one.
+        widest: largest standard deviation of a lapse, but for rows that are wider by themselves;
+            None for no limit.
     """
     parts = p.parts if isinstance(p, Mixture) else p
     if not isinstance(parts, Normal):
@@ -58,7 +69,10 @@ def with_tails(p: Normal | Mixture, tail: Tail) -> Normal | Mixture | Student | 
         return Mixture(heavy, p.weights) if isinstance(p, Mixture) else heavy
     if not isinstance(p, Mixture):
         parts = Normal(p.mean[None], p.noise_var[None], p.belief_var[None])
-    wide = parts.widened(tail.factor)
+    factor = torch.full_like(parts.mean, tail.factor)
+    if widest is not None:
+        factor = (widest / parts.stddev).clamp(min=1, max=tail.factor)
+    wide = parts.widened(factor)
     both = [
         torch.cat([getattr(x, name) for x in (parts, wide)])
         for name in ("mean", "noise_var", "belief_var")
