@@ -44,11 +44,13 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
             fold of its own, so that all rows are learned from; with more, or with an `eval_set`,
             all hold out the same rows. Their predictives are mixed exactly.
         beta: weight of hard rows in training, between 0 and 1; 0 trains on the score itself.
-        recipe: "default", or "paper" for the paper's 50 units without biases, with the free route
-            unless `routing` names another.
-        body: "auto" tries "smooth" and "waves", and "linear" if there are few rows, and takes
-            the best by held-out score; for labels also "swell", waves of low frequency. Or one
-            of these, "matern", widths such as (256, 128), or your own module.
+        recipe: "default"; "fast", random features for exploring; "best", ten members of up to six
+            bodies, twice the steps; or "paper", the paper's 50 units without biases, with the free
+            route unless `routing` names another.
+        body: "auto" tries "smooth" and "waves", and "linear" if there are few rows, and mixes
+            those that out-of-fold rows support; for labels also "swell", waves of low frequency.
+            Or one of these, "deep", "fourier", "matern", widths such as (256, 128), or your own
+            module.
         max_steps: largest number of training steps; None is the recipe's.
         batch_size: rows per step; None is the recipe's.
         learning_rate: largest learning rate of the schedule; None is the recipe's.

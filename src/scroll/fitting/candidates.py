@@ -33,7 +33,8 @@ NAMES = (
     "linear",
 )  # of bodies
 WAVY = ("swell", "waves")
-FIXED_LR = 10.0  # factor on the learning rate of a head on features that are not trained
+LABEL_WAVY_LR = 2.0  # factor on the learning rate of wavy bodies for labels
+FIXED_LR = 10.0  # the same of a head on features that are not trained
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Candidate:
         make: makes a stack of copies with given replicate axes.
         features: number of features that it returns.
         numbers: how many numbers the tensors of one copy hold.
-        lr: factor on the learning rate; features that are not trained allow a larger one.
+        lr: factor on the learning rate.
         prepare: sets a stack of bodies by the rows of each, with real targets, and by seeds.
     """
 
@@ -133,9 +134,8 @@ def _named(name: str, plain: int, ranked: int, labels: bool) -> Candidate:
     how["frequency"] = LABEL_FREQUENCY if labels else FREQUENCY
     if name == "swell":
         how["frequency"] = LONG
-    return Candidate(
-        name, lambda lead: Tabular(plain, ranked, replicates=lead, **how), 128, numbers
-    )
+    make = lambda lead: Tabular(plain, ranked, replicates=lead, **how)
+    return Candidate(name, make, 128, numbers, LABEL_WAVY_LR if labels and wavy else 1.0)
 
 
 def _fourier(name: str, plain: int, ranked: int) -> Candidate:
