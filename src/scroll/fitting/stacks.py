@@ -167,7 +167,7 @@ class Job:
         looks = torch.tensor(best, device=x.device) / self.plan.settings.every
         watch = self.watch(body.name, len(seeds))
         return train_for(
-            self.fresh(body, rows, seeds), rows, looks, self.plan.settings, seeds, watch
+            self.fresh(body, rows, seeds), rows, looks, self.settings(body), seeds, watch
         )
 
 
