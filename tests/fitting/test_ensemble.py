@@ -14,7 +14,7 @@ from scroll.estimators.model import Model
 from scroll.fitting import stacks
 from scroll.fitting.calibration import Tails
 from scroll.fitting.candidates import NAMES, candidates
-from scroll.fitting.ensemble import best_mixture, fit_ensemble
+from scroll.fitting.ensemble import best_mixture, fit_ensemble, pilot
 from scroll.fitting.folds import Folds
 from scroll.fitting.plans import Plan
 from scroll.fitting.stacks import Data, Job
@@ -306,3 +306,18 @@ def test_a_race_does_not_change_the_bodies_that_stay():
     short = fit_ensemble(job(body="auto", race=(20, 0.0)), **how)
     assert len(short.tried) == 1
     assert short.tried.items() <= plain.tried.items()
+
+
+@pytest.mark.parametrize("body", ["auto", "linear"])
+def test_a_pilot_is_continued_as_if_it_had_not_been_paused(body):
+    some, how = job(body=body), {"members": 3, "routing": "auto", "tails": Tails(), "seed": 0}
+    first = pilot(some, members=3, seed=0)
+    assert (first.run is None) == (body == "linear")  # its features need no training
+    if first.run is not None:
+        assert 0 < first.run.left < some.plan.settings.steps
+        assert first.score == -float(first.run.best().mean())
+    plain, continued = fit_ensemble(some, **how), fit_ensemble(some, begun=first.run, **how)
+    assert plain.tried == continued.tried
+    for one, two in zip(plain.parts, continued.parts, strict=True):
+        for p, q in zip(one.network.parameters(), two.network.parameters(), strict=True):
+            assert torch.equal(p, q)

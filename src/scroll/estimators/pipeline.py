@@ -22,7 +22,7 @@ from ..predictive.arguments import as_tensor
 from ..tables.columns import TableSchema
 from ..tables.encoder import Encoder
 from ..tables.frames import Array
-from ..training.loop import Watch
+from ..training.loop import Run, Watch
 from ..training.progress import bars
 from .arguments import Parameters, check_device, check_seed
 from .model import WIDEST, Model
@@ -68,8 +68,9 @@ def fit_model(
     spec = _spec(given, tasks[0], encoder, plan, rows.y)
     table = Table(rows, held, parts, encoder, check_device(given.device))
     jobs = [(task, *_job(task, table, plan, spec, seed)) for task in tasks]
-    task, chosen, units = jobs[_best_map(jobs, rows.y[parts.train], members, seed)]
-    found = _trained(given, chosen, _tails(given, task, units), members, seed)
+    best, begun = _best_map(jobs, rows.y[parts.train], members, seed)
+    task, chosen, units = jobs[best]
+    found = _trained(given, chosen, _tails(given, task, units), members, seed, begun)
     cost = _unit_cost(task, units, rows.y[parts.train])
     spec = _completed(spec, task, found, cost)
     frequencies = rates(chosen.data, spec.outputs) if spec.lapse else 1.0
@@ -106,8 +107,12 @@ def _job(task: Task, table: Table, plan: Plan, spec: Spec, seed: int) -> tuple[J
     return Job(data, plan, spec.head, start, numbers=task.numbers), units
 
 
-def _best_map(jobs: list[tuple[Task, Job, Units]], y: Array, members: int, seed: int) -> int:
+def _best_map(
+    jobs: list[tuple[Task, Job, Units]], y: Array, members: int, seed: int
+) -> tuple[int, Run | None]:
     """Return the index of the task whose map has the best density of held-out rows.
+
+    Each first body is trained for a while; the training of the best one can be continued.
 
     Args:
         jobs: tasks that differ in the map of the target, how to train them, and their units.
@@ -116,14 +121,12 @@ def _best_map(jobs: list[tuple[Task, Job, Units]], y: Array, members: int, seed:
         seed: of the first member.
     """
     if len(jobs) == 1:
-        return 0
+        return 0, None
     with unchecked():
-        return int(np.argmax([_density(*job, y, members, seed) for job in jobs]))
-
-
-def _density(task: Task, job: Job, units: Units, y: Array, members: int, seed: int) -> float:
-    """Return the mean log density of held-out rows in the user's units, after a short training."""
-    return pilot(job, members=members, seed=seed) - _unit_cost(task, units, y)
+        pilots = [pilot(job, members=members, seed=seed) for _, job, _ in jobs]
+    costs = [_unit_cost(task, units, y) for task, _, units in jobs]
+    best = int(np.argmax([p.score - cost for p, cost in zip(pilots, costs, strict=True)]))
+    return best, pilots[best].run
 
 
 def _unit_cost(task: Task, units: Units, y: Array) -> float:
@@ -216,13 +219,16 @@ def _spec(given: Parameters, task: Task, encoder: Encoder, plan: Plan, y: Array)
     return spec if given.covariance != "auto" else replace(spec, covariance=plan.covariance)
 
 
-def _trained(given: Parameters, job: Job, tails: Tails, members: int, seed: int) -> Ensemble:
+def _trained(
+    given: Parameters, job: Job, tails: Tails, members: int, seed: int, begun: Run | None
+) -> Ensemble:
     """Train the members; warn of a collapsed noise, and refuse members without a score."""
     only_free = (given.routing, given.recipe) == ("auto", "paper")  # the paper's recipe
     routing = "free" if only_free else given.routing
     with _progress(given.verbose, job.plan) as watch, unchecked():
         job = replace(job, watch=watch)
-        found = fit_ensemble(job, members=members, routing=routing, tails=tails, seed=seed)
+        how = {"members": members, "seed": seed}
+        found = fit_ensemble(job, routing=routing, tails=tails, begun=begun, **how)
     scores = [score for part in found.parts for score in part.scores]
     remedy = "Look for errors among the largest targets and inputs, or lower learning_rate."
     finite = bool(np.isfinite(scores).all())

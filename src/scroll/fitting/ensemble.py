@@ -31,6 +31,18 @@ GAIN = 0.5  # standard errors by which one more body must improve the mixture
 PILOT = 25  # per cent of the steps after which the maps of a target are compared
 
 
+class Pilot(NamedTuple):
+    """A short training of the first body.
+
+    Attributes:
+        score: mean log density of held-out rows.
+        run: the training, to be continued; None if the body needs none.
+    """
+
+    score: float
+    run: Run | None
+
+
 class Ensemble(NamedTuple):
     """Trained members, by body.
 
@@ -49,7 +61,9 @@ class Ensemble(NamedTuple):
     judged: Judged
 
 
-def fit_ensemble(job: Job, *, members: int, routing: str, tails: Tails, seed: int) -> Ensemble:
+def fit_ensemble(
+    job: Job, *, members: int, routing: str, tails: Tails, seed: int, begun: Run | None = None
+) -> Ensemble:
     """Train one network per member of each body, and keep the bodies of the best mixture.
 
     Args:
@@ -58,10 +72,16 @@ def fit_ensemble(job: Job, *, members: int, routing: str, tails: Tails, seed: in
         routing: "auto", "free", "closed" or "hybrid".
         tails: the tails of a real target to try.
         seed: of the first member.
+        begun: the training of the first body with this job, if a pilot has begun it.
     """
     seeds, folds = member_seeds(seed, members), folds_of(job.data, members)
-    done = _trained(job, folds, seeds, routing, tails)
-    trials = [trial_of(body, each, folds, routing, tails, job.plan.added) for body, each in done]
+    runs, done = _runs(job, folds, seeds, routing, begun)
+    done |= {
+        body.name: run.finish()
+        for body, run in promising(runs, folds, routing, tails, job.plan.race)
+    }
+    trained = [(body, done[body.name]) for body in job.plan.candidates if body.name in done]
+    trials = [trial_of(body, each, folds, routing, tails, job.plan.added) for body, each in trained]
     tried = {
         f"{trial.body.name}, {route}": -float(folds.score(routed.log_p))
         for trial in trials
@@ -77,28 +97,30 @@ def fit_ensemble(job: Job, *, members: int, routing: str, tails: Tails, seed: in
     return Ensemble(parts, weights, tried, calibration, judged)
 
 
-def _trained(
-    job: Job, folds: Folds, seeds: Sequence[int], routing: str, tails: Tails
-) -> list[tuple[Candidate, Trained]]:
-    """Return the trained stacks of the promising bodies.
+def _runs(
+    job: Job, folds: Folds, seeds: Sequence[int], routing: str, begun: Run | None
+) -> tuple[list[tuple[Candidate, Run]], dict[str, Trained]]:
+    """Return the trainings of the bodies, and those that need none by name.
 
     Features without parameters, of a belief that is bound to the posterior, need no training.
     """
     done: dict[str, Trained] = {}
     runs: list[tuple[Candidate, Run]] = []
-    for body in job.plan.candidates:
+    for i, body in enumerate(job.plan.candidates):
+        if begun is not None and i == 0:
+            begun.watch = job.watch(body.name, len(seeds))
+            runs.append((body, begun))
+            continue
         network = job.fresh(body, folds.rows, seeds)
         if "free" in allowed(network, routing) or any(True for _ in network.body.parameters()):
             runs.append((body, job.run(network, body, folds.rows, folds.held, seeds)))
         else:
             done[body.name] = untrained(network, len(seeds))
-    kept = promising(runs, folds, routing, tails, job.plan.race)
-    done |= {body.name: run.finish() for body, run in kept}
-    return [(body, done[body.name]) for body in job.plan.candidates if body.name in done]
+    return runs, done
 
 
-def pilot(job: Job, *, members: int, seed: int) -> float:
-    """Return the mean log density of held-out rows after a short training of the first body.
+def pilot(job: Job, *, members: int, seed: int) -> Pilot:
+    """Train the first body for a while, and judge it by held-out rows.
 
     Args:
         job: the rows, the plan, and how heads are made.
@@ -112,10 +134,10 @@ def pilot(job: Job, *, members: int, seed: int) -> float:
         trial = trial_of(
             body, untrained(network, members), folds, "closed", Tails(), job.plan.added
         )
-        return float(folds.score(trial.best.log_p))
+        return Pilot(float(folds.score(trial.best.log_p)), None)
     run = job.run(network, body, folds.rows, folds.held, seeds)
     run.advance(max(PILOT * job.plan.settings.steps // 100, job.plan.settings.every))
-    return -float(run.best().mean())
+    return Pilot(-float(run.best().mean()), run)
 
 
 def _chosen(
