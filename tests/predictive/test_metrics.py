@@ -6,8 +6,8 @@ import scoringrules
 import torch
 from scipy import stats
 
-from scroll.factors import NegativeBinomial, Poisson
-from scroll.predictive import Count, Mixture, Normal, metrics
+from scroll.factors import NegativeBinomial, Poisson, ZeroInflated
+from scroll.predictive import Count, CountMixture, Mixture, Normal, metrics
 
 pytestmark = pytest.mark.oldest
 
@@ -70,3 +70,23 @@ def test_crps_of_counts_is_theirs():
     ours = metrics.crps(Count(NegativeBinomial(torch.tensor(r)), *at), y).item()
     theirs = scoringrules.crps_negbinom(y.numpy(), r, (r / (r + rate)).numpy())
     assert ours == pytest.approx(theirs.mean(), rel=1e-9)
+
+
+@pytest.mark.parametrize("std", [0.0, 0.3, 1.2])
+def test_crps_of_mixed_counts_is_the_sum_of_their_distribution_function(std):
+    mean, y = torch.tensor([-1.0, 0.5, 2.0]), torch.tensor([0.0, 7.0, 2.0])
+    var, r = torch.full((3,), std**2), torch.tensor(1.7)
+    factor = ZeroInflated(NegativeBinomial(r), torch.tensor(-1.0))
+    p = CountMixture((Count(factor, mean, var), Count(factor, mean + 0.4, var / 3)))
+    ours = p.crps(y)
+    theirs = torch.zeros(3)
+    for k in range(2000):
+        theirs += (p.cdf(torch.full((3,), float(k))) - (y <= k).double()).square()
+    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+
+
+def test_crps_of_large_counts_sums_in_blocks():
+    rate, y, r = torch.tensor([3e4, 2e5]), torch.tensor([2e4, 5e5]), 3.0
+    p = Count(NegativeBinomial(torch.tensor(r)), rate.log(), torch.full((2,), 1e-16))
+    theirs = scoringrules.crps_negbinom(y.numpy(), r, (r / (r + rate)).numpy())
+    torch.testing.assert_close(p.crps(y), torch.from_numpy(theirs), rtol=1e-4, atol=0)

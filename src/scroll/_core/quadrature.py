@@ -55,13 +55,19 @@ def sinh_rule(like: Tensor, order: int = 321) -> tuple[Tensor, Tensor]:
     return _rule(_sinh(order), like)
 
 
+def nodes(mean: Tensor, var: Tensor, order: int, reach: float) -> tuple[Tensor, Tensor]:
+    """Return `order` nodes of f up to `reach` deviations away, and their weights."""
+    z, w = _rule(_trapezoid(order, reach), mean)
+    return mean + _std(var) * z, w
+
+
 def expect(g: Fn, mean: Tensor, var: Tensor, order: int = 281, reach: float = 14.0) -> Tensor:
     """Return E[g(f)], by `order` nodes up to `reach` deviations away.
 
     A reach of 14 suffices for exp(f) up to a standard deviation of 5.
     """
-    z, w = _rule(_trapezoid(order, reach), mean)
-    return (g(mean + _std(var) * z) * w).sum(0)
+    f, w = nodes(mean, var, order, reach)
+    return (g(f) * w).sum(0)
 
 
 def log_expect(log_g: Fn, mean: Tensor, var: Tensor, order: int = 32) -> Tensor:

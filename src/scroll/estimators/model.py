@@ -1,6 +1,6 @@
 """A fitted model: from a table's codes to predictive distributions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import torch
@@ -27,6 +27,7 @@ from .members import MemberGroup
 from .spec import Spec, candidate
 
 CHUNK = 2048  # rows that are predicted at once: their features stay in the cache
+ENCODED = 8 * CHUNK  # rows that are encoded at once
 MOST = 2.0  # standard deviations of log y in training: no predictive of log y is wider
 WIDEST = 1.0  # standard deviation of lapses of log y: their mean is exp(1/2) times as large
 
@@ -86,22 +87,26 @@ class Model(nn.Module):
 
     def dist(self, codes: Tensor) -> Distribution:
         """Return `predictive` in one piece and with gradients, for a graph."""
-        return self._mixed([self._moments(codes)])
+        return self._mixed([self._moments(self.encoder(codes))])
 
     @torch.no_grad()
     def predictive(self, codes: Tensor) -> Distribution:
         """Return the predictive of each row of codes (N, D), in the target's own units."""
-        return self._mixed([self._moments(some) for some in codes.split(CHUNK)])
+        return self._mixed([self._moments(x) for x in self._encoded(codes)])
 
-    def _moments(self, codes: Tensor) -> list[Moments]:
-        """Return q(f) of the members of each part."""
-        x = self.encoder(codes)
+    def _encoded(self, codes: Tensor) -> Iterator[Tensor]:
+        """Yield inputs of the bodies, of a few rows at a time."""
+        for some in codes.split(ENCODED):
+            yield from self.encoder(some).split(CHUNK)
+
+    def _moments(self, x: Tensor) -> list[Moments]:
+        """Return q(f) of the members of each part, of encoded rows."""
         return [part.readout.message(part.features(x)) for part in self.each]
 
     @torch.no_grad()
     def untailed(self, codes: Tensor) -> Normal | Mixture:
         """Return the normals of a real target, in the units of its map, before tails."""
-        stacks = self._stacks([self._moments(some) for some in codes.split(CHUNK)])
+        stacks = self._stacks([self._moments(x) for x in self._encoded(codes)])
         return self._limited(mix(stacks, self.shift, self.scale))
 
     def _mixed(self, chunks: list[list[Moments]]) -> Distribution:
@@ -149,8 +154,7 @@ class Model(nn.Module):
             codes: of the rows, (N, D).
         """
         chunks = []
-        for some in codes.split(CHUNK):
-            x = self.encoder(some)
+        for x in self._encoded(codes):
             each = [of(part.bound, part.features(x)) for part in self.each]
             chunks.append(torch.cat(each).double().mean(0))
         return torch.cat(chunks)

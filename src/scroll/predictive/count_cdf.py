@@ -6,17 +6,22 @@ Beta(r, k + 1) one. Where the belief is wider than X, P(y <= k) = E Phi((X - mea
 smooth integral; where it is narrower, E P(y <= k | f) is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from math import ceil
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, softplus
 from torch.special import gammaincc, ndtr
 
-from .._core.quadrature import expect, sinh_rule
+from .._core.quadrature import expect, nodes, sinh_rule
 from ..factors import Moments, NegativeBinomial, Poisson, ZeroInflated
 
 Counting = Poisson | NegativeBinomial
+_REACH = 9.0  # deviations of f
+_PER_WIDTH = 2.0  # nodes per width of X
+_FEWEST_NODES, _MOST_NODES = 61, 2000
+_GREATEST_RATE = 1e15  # of a node: its counts are beyond those that are summed
 
 
 def count_cdf(factor: Counting | ZeroInflated, k: Tensor, at: Moments) -> Tensor:
@@ -30,10 +35,38 @@ def count_cdf(factor: Counting | ZeroInflated, k: Tensor, at: Moments) -> Tensor
     # Each integral takes 300 nodes per row: skip the one that no row needs.
     if bool(wide.all()):
         return _over_threshold(factor, k, at, width).clamp(0, 1)
-    over_f = expect(lambda f: _given_f(factor, k, f), *at, order=121, reach=9.0)
+    over_f = expect(lambda f: _given_f(factor, k, f), *at, order=121, reach=_REACH)
     if bool(wide.any()):
         over_f = torch.where(wide, _over_threshold(factor, k, at, width), over_f)
     return over_f.clamp(0, 1)
+
+
+def cdf_from_zero(factor: Counting | ZeroInflated, at: Moments, terms: int) -> Iterator[Tensor]:
+    """Yield P(y <= k) of each row for k = 0, 1, ..., terms - 1.
+
+    P(y = k | f) follows from P(y = k - 1 | f) by one multiplication, at every node of f.
+    """
+    if isinstance(factor, ZeroInflated):
+        pi = factor.logit.sigmoid()[..., None]
+        yield from (pi + (1 - pi) * p for p in cdf_from_zero(factor.base, at, terms))
+        return
+    width = (1 / (torch.ones_like(at.mean) * max(terms, 1)) + _extra(factor)).sqrt()
+    order = 2 * _REACH * _PER_WIDTH * (at.var.sqrt() / width).max().item() if terms else 0.0
+    if order > _MOST_NODES:
+        yield from (count_cdf(factor, torch.full_like(at.mean, k), at) for k in range(terms))
+        return
+    f, weight = nodes(at.mean, at.var, max(ceil(order), _FEWEST_NODES), _REACH)
+    if isinstance(factor, Poisson):
+        r, odds = None, f.exp().clamp(max=_GREATEST_RATE)
+        p = (-odds).exp()
+    else:
+        r = factor.concentration[..., None]
+        p, odds = (-r * softplus(f - r.log())).exp(), (f - r.log()).sigmoid()
+    total = torch.zeros_like(p)
+    for k in range(terms):
+        total = total + p
+        yield (total * weight).sum(0).clamp(max=1)
+        p = p * (odds * ((1.0 if r is None else k + r) / (k + 1)))
 
 
 def search(cdf: Callable[[Tensor], Tensor], mean: Tensor, std: Tensor, q: Tensor) -> Tensor:

@@ -11,12 +11,14 @@ from .._core.checks import counts, require
 from .._core.value import cast, map_tensors, value
 from ..factors import Moments, NegativeBinomial, Poisson, ZeroInflated
 from .arguments import randn, rows
-from .count_cdf import count_cdf, search
+from .count_cdf import cdf_from_zero, count_cdf, search
 from .protocol import Numeric
 from .summaries import summary
 
 _LARGE = 2.0**40  # rates from which a Poisson count is normal to all digits of a float
-_BLOCKS = 256  # terms of a sum over counts, on each side of y
+_FIRST = 4096  # terms of a sum over counts that are summed one by one
+_BLOCKS = 256  # terms of the rest of the sum, on each side of y
+_CHUNK = 2048  # rows at a time
 
 
 @value
@@ -177,13 +179,13 @@ class CountMixture(Numeric):
     def crps(self, y: Tensor) -> Tensor:
         """Return sum_{k < y} F(k)^2 + sum_{k >= y} (1 - F(k))^2 of each row, in float64.
 
-        The tail beyond F = 1 - 1e-6 is left out. Where more than 256 terms stand on one side of y,
-        they are summed in blocks, each by its middle term.
+        The tail beyond F = 1 - 1e-6 is left out. Terms are summed one by one up to k = 4095, then
+        in at most 256 blocks on each side of y, each by its middle term.
         """
-        p, y = cast(self, torch.float64), y.double()
-        top = torch.maximum(p.icdf(torch.as_tensor(1 - 1e-6)), y)
-        below = _sum(lambda k: p.cdf(k).square(), torch.zeros_like(y), y)
-        return below + _sum(lambda k: (1 - p.cdf(k)).square(), y, top - y + 1)
+        p = cast(self, torch.float64)
+        shape = torch.broadcast_shapes(p.parts[0].latent_mean.shape, y.shape)
+        each = zip(_chunks(p, shape), y.double().expand(shape).split(_CHUNK, -1), strict=True)
+        return torch.cat([_crps(some, target) for some, target in each], -1)
 
     def sample(self, n: int, generator: Generator | None = None) -> Tensor:
         """Return n counts per row, (n, ...)."""
@@ -199,6 +201,38 @@ class CountMixture(Numeric):
     def __repr__(self) -> str:
         members, shape = f"{len(self.parts)} members", self.parts[0].latent_mean.shape
         return summary("CountMixture", shape, members, mean=self.mean, stddev=self.stddev)
+
+
+def _chunks(p: CountMixture, shape: torch.Size) -> list[CountMixture]:
+    """Return the mixture of some rows at a time."""
+    means, variances = (
+        [part_rows.expand(shape).split(_CHUNK, -1) for part_rows in tensors]
+        for tensors in zip(*((part.latent_mean, part.latent_var) for part in p.parts), strict=True)
+    )
+    return [
+        CountMixture(
+            tuple(
+                Count(part.factor, mean[i], var[i])
+                for part, mean, var in zip(p.parts, means, variances, strict=True)
+            )
+        )
+        for i in range(len(means[0]))
+    ]
+
+
+def _crps(p: CountMixture, y: Tensor) -> Tensor:
+    """Return the sum of (F(k) - 1[k >= y])^2 up to F = 1 - 1e-6, in float64."""
+    top = torch.maximum(p.icdf(torch.as_tensor(1 - 1e-6)), y)
+    terms = int(top.max().clamp(max=_FIRST - 1)) + 1 if top.numel() else 0
+    total = torch.zeros_like(top)
+    ladders = (cdf_from_zero(part.factor, part._at, terms) for part in p.parts)
+    for k, each in enumerate(zip(*ladders, strict=True)):
+        at_k = torch.stack(each).mean(0)
+        total = total + torch.where(y <= k, 1 - at_k, at_k).square() * (top >= k)
+    first = torch.full_like(top, terms)
+    total = total + _sum(lambda k: p.cdf(k).square(), first, (y - first).clamp(min=0))
+    start = torch.maximum(first, y)
+    return total + _sum(lambda k: (1 - p.cdf(k)).square(), start, (top - start + 1).clamp(min=0))
 
 
 def _sum(f: Callable[[Tensor], Tensor], first: Tensor, count: Tensor) -> Tensor:
