@@ -1,12 +1,13 @@
 """A readout predicts the same as its head, or as its refit, for each member."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 import torch
 
 from parts import HEADS
 from scroll import refit
+from scroll.beliefs.covariances import Spectral
 from scroll.estimators.members import Readout
 
 M, N, H = 3, 12, 4
@@ -76,6 +77,24 @@ def test_a_free_belief_is_the_heads(name, covariance, dtype):
     torch.testing.assert_close(at.var, want.var.expand_as(at.var), **TOLERANCE[dtype])
     bound = refit(head, psi, y)  # which no member asks for
     assert_same(readout(head, bound, ["free"] * M)(new), head(new), dtype)
+
+
+@pytest.mark.parametrize("name", ["regression", "ova"])
+def test_a_diagonal_covariance_has_a_diagonal_root(name):
+    """So that a row costs H products instead of H^2."""
+    head, _, _ = made(name, covariance="diag")
+    root = readout(head, None, []).scale
+    assert torch.equal(root, root.diagonal(dim1=-2, dim2=-1).diag_embed())
+
+
+def test_a_singular_covariance_has_a_root():
+    head, psi, y = made("regression")
+    bound = refit(head, psi, y)
+    belief, var = bound.weights, bound.weights.cov.var.clone()
+    var[..., :2] = 0
+    flat = replace(bound, weights=replace(belief, cov=Spectral(belief.cov.basis, var)))
+    new = torch.randn(M, N, H)
+    assert_same(readout(head, flat, ["closed"] * M)(new), flat(new))
 
 
 def routed(name, dtype=torch.float64, bias=True):

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from .._core.checks import require
+from .._core.linalg import diagonal
 from .._core.local_rng import Draws
 from ..beliefs.belief import Belief
 from ..beliefs.covariances import Spread, from_state, state
@@ -93,11 +94,19 @@ class Readout(nn.Module):
 
     def message(self, psi: Tensor) -> Moments:
         """Return q(f) of features psi (M, N, H): mean and variance, (M, K, N)."""
-        rows = psi.unsqueeze(-3)
-        weights, constant = self.mean[..., :-1, None], self.mean[..., -1:]
-        mean = (rows.double() @ weights)[..., 0] + constant
-        spread = rows @ self.scale[..., :-1, :] + self.scale[..., -1:, :]
-        return Moments(mean.to(psi.dtype), spread.square().sum(-1))
+        mean = (psi.double() @ self.mean[..., :-1].mT).mT + self.mean[..., -1:]
+        return Moments(mean.to(psi.dtype), self._variance(psi))
+
+    def _variance(self, psi: Tensor) -> Tensor:
+        """Return |scale' psi|^2, (M, K, N), by H^2 products per row; by H if scale is diagonal."""
+        if not torch.compiler.is_compiling() and self._is_diagonal():
+            square = diagonal(self.scale).square()
+            return (psi.square() @ square[..., :-1].mT).mT + square[..., -1:]
+        spread = psi.unsqueeze(-3) @ self.scale[..., :-1, :] + self.scale[..., -1:, :]
+        return spread.square().sum(-1)
+
+    def _is_diagonal(self) -> bool:
+        return bool(self.scale.count_nonzero() == diagonal(self.scale).count_nonzero())
 
     def predict(self, at: Moments) -> Stack:
         """Return the predictive of each member, of its moments (M, K, N)."""
@@ -198,6 +207,13 @@ class MemberGroup(nn.Module):
 
 
 def _root(belief: Belief) -> Tensor:
-    """Return scale with scale scale' = S, by eigenvalues: S may be singular up to rounding."""
-    values, basis = torch.linalg.eigh(cast(Spread, belief.cov).dense().double())
+    """Return scale with scale scale' = S, diagonal if S is.
+
+    By eigenvalues if S is singular up to rounding.
+    """
+    dense = cast(Spread, belief.cov).dense().double()
+    lower, info = torch.linalg.cholesky_ex(dense)
+    if not bool(info.any()):
+        return lower
+    values, basis = torch.linalg.eigh(dense)
     return basis * values.clamp(min=0).sqrt().unsqueeze(-2)
