@@ -91,9 +91,8 @@ def run(task: str, sets: list[str], seeds: list[int], rows: list[str], folder: P
 
 def table(task: str, sets: list[str], seeds: list[int], folder: Path, made_by: str) -> None:
     """Print means and standard errors of the records as Markdown, one table per metric."""
-    fits = [
-        r for r in records.load(folder).records if r["fit"].get("protocol") == (made_by or None)
-    ]
+    fits = [r for r in records.load(folder).records if "set" in r["fit"]]  # others are times
+    fits = [r for r in fits if r["fit"].get("protocol") == (made_by or None)]
     rows, _, measures, (below, where) = TASKS[task]
     index = Selection(records.load(RESULTS).records)
     for metric in measures:

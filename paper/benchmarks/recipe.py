@@ -66,7 +66,7 @@ DECISIONS: dict[str, dict[str, dict[str, Change]]] = {
         "belief": BELIEF,
         "bodies": {f"{name} alone": {"body": name} for name in ("smooth", "swell", "waves")},
         "members": MEMBERS,
-        "training": TRAINING,
+        "training": {k: v for k, v in TRAINING.items() if k != "batches of 64"},  # as shipped
         "recipes": RECIPES,
     },
 }
@@ -117,20 +117,25 @@ def run(task: str, sets: list[str], seeds: list[int], asked: list[str]) -> None:
                 print(change, name, seed, line["metrics"], flush=True)
 
 
-def differences(task: str, change: str, metric: str) -> dict[str, list[float]]:
-    """Return the metric minus that of the recipe, by set; only where both were run."""
+def pairs(task: str, change: str, metric: str) -> dict[str, list[tuple[float, float]]]:
+    """Return the metric with the change and as shipped, by set; only where both were run."""
     fits: dict[tuple[str, int], dict[str, float]] = {}
     for record in records.load(RESULTS).records:
         fit = record["fit"]
         if fit["task"] == task and fit["change"] in (SHIPPED, change):
-            fits.setdefault((fit["set"], fit["seed"]), {})[fit["change"]] = record["metrics"][
-                metric
-            ]
-    found: dict[str, list[float]] = {}
+            both = fits.setdefault((fit["set"], fit["seed"]), {})
+            both[fit["change"]] = record["metrics"][metric]
+    found: dict[str, list[tuple[float, float]]] = {}
     for (name, _), both in fits.items():
         if len(both) == 2:
-            found.setdefault(name, []).append(both[change] - both[SHIPPED])
+            found.setdefault(name, []).append((both[change], both[SHIPPED]))
     return found
+
+
+def cost(task: str, change: str) -> float:
+    """Return the CPU seconds of all fits, divided by those of the recipe."""
+    every = [pair for found in pairs(task, change, "cpu_s").values() for pair in found]
+    return sum(changed for changed, _ in every) / sum(shipped for _, shipped in every)
 
 
 def picture(task: str, decision: str) -> None:
@@ -138,17 +143,18 @@ def picture(task: str, decision: str) -> None:
     from matplotlib.figure import Figure
 
     sets = TASKS[task][1]
-    known = {c: differences(task, c, "validation") for c in DECISIONS[task][decision]}
+    known = {c: pairs(task, c, "validation") for c in DECISIONS[task][decision]}
     known = {c: found for c, found in known.items() if found}
     if not known:
         return
-    print(f"\n**{task}: {decision}**\n\n| | {' | '.join(sets)} |\n|---|{'---:|' * len(sets)}")
+    print(f"\n**{task}: {decision}**\n\n| | {' | '.join(sets)} | CPU time |")
+    print(f"|---|{'---:|' * (len(sets) + 1)}")
     figure = Figure(figsize=(7, 1.2 + 0.45 * len(known)), layout="constrained")
     axis = figure.subplots()
     for row, (change, found) in enumerate(known.items()):
-        means = {name: fmean(found[name]) for name in sets if name in found}
+        means = {name: fmean(a - b for a, b in found[name]) for name in sets if name in found}
         cells = [f"{means[name]:+.3f}" if name in means else "--" for name in sets]
-        print(f"| {change} | {' | '.join(cells)} |")
+        print(f"| {change} | {' | '.join(cells)} | {cost(task, change):.1f} |")
         for k, name in enumerate(sets):
             if name in means:
                 at = max(-0.5, min(0.5, means[name]))

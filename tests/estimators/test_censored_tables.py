@@ -112,3 +112,47 @@ def test_an_eval_set_of_pairs_decides():
     pairs = np.stack([z, np.where(ends, np.inf, z)], 1)
     model = ScrollRegressor(body=(8,), **QUICK).fit(x, y, censored=runs, eval_set=(later, pairs))
     assert len(model.oof_["row"]) == 60
+
+
+def test_one_exact_target_gives_no_scale():
+    x, y, *_ = lifetimes(20)
+    words = r"^`y` must have at least two rows that are exact .*, but got 1 of 20\."
+    with pytest.raises(ValueError, match=words):
+        ScrollRegressor(**QUICK).fit(x, y, censored=np.arange(20) > 0)
+
+
+def test_few_exact_targets_do_not_give_the_scale():
+    """Five equal exact targets among bounds from 1 to 30: their spread is not that of y."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(200, 2)), rng.uniform(1, 30, 200)
+    open_end = np.arange(200) >= 5
+    y[:5] = 3.0
+    model = ScrollRegressor(recipe="fast", **QUICK).fit(x, y, censored=open_end)
+    low, high = model.predict_interval(x[100:])
+    assert np.median(high - low) > 5
+
+
+def test_an_eval_set_may_be_censored_altogether():
+    x, y, *_ = lifetimes(60)
+    held = x[:30], np.c_[y[:30], np.full(30, np.inf)]
+    model = ScrollRegressor(recipe="fast", target="log", **QUICK)
+    model.fit(x, y, censored=np.arange(60) % 2, eval_set=held)
+    assert np.isfinite(model.oof_scores()["nll"])
+
+
+def test_an_interval_beyond_the_support_of_a_map_is_open():
+    """A share in (0.3, 1.5) is a share of at least 0.3."""
+    x = lifetimes(80)[0]
+    share = 1 / (1 + np.exp(-x[:, 0]))
+    pairs, same = np.c_[share, share], np.c_[share, share]
+    pairs[::4, 1], same[::4, 1] = 1.5, np.inf
+    beyond, open_end = (
+        ScrollRegressor(target="logit", **QUICK).fit(x, some, censored="interval")
+        for some in (pairs, same)
+    )
+    np.testing.assert_array_equal(beyond.predict(x), open_end.predict(x))
+
+
+def test_times_must_be_numbers(fitted):
+    with pytest.raises(ValueError, match=r"^`times` must not be NaN"):
+        fitted.predict_survival(lifetimes(5)[0], [1.0, np.nan])

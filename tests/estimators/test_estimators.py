@@ -20,7 +20,7 @@ from torch import nn
 
 import scroll
 from scroll import ScrollClassifier, ScrollRegressor
-from scroll.estimators import CollapsedNoise, UnseenGap
+from scroll.estimators import CollapsedNoise, NegativeInterval, UnseenGap
 from scroll.fitting.candidates import NAMES
 from sweeps import cases, exhaustive
 
@@ -599,3 +599,41 @@ def test_columns_of_one_name_are_refused_in_words():
 def test_parameters_that_would_be_ignored_are_refused(how, want):
     with pytest.raises(ValueError, match=want):
         ScrollRegressor(**how).fit(np.zeros((9, 2)), np.arange(9))
+
+
+def test_a_share_of_one_is_not_per_cent():
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    y = 1 / (1 + np.exp(-2 * x[:, 0]))
+    y[3] = 1.0
+    with pytest.raises(ValueError, match=r"^`y` must lie strictly between 0 and 1, or 0 and 100"):
+        ScrollRegressor(target="logit").fit(x, y)
+
+
+def test_an_update_outside_of_the_map_is_refused():
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    model = ScrollRegressor(target="log", routing="closed", body="smooth", max_steps=20)
+    model.fit(x, np.exp(x[:, 0]))
+    with pytest.raises(ValueError, match=r"^`y` must be positive for target='log', but got values"):
+        model.update(x[:3], [1.0, 0.0, 2.0])
+
+
+def test_the_paper_has_no_map():
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    model = ScrollRegressor(recipe="paper", max_steps=20).fit(x, np.exp(x[:, 0]))
+    assert model.task_.map is None
+
+
+def test_advice_on_negative_intervals_can_be_followed():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 2)), rng.exponential(size=60) ** 2
+    how = {"max_steps": 40, "n_members": 2, "random_state": 0}
+    with pytest.warns(NegativeInterval, match="Set target='log' and tails='auto' to keep"):
+        ScrollRegressor(tails="student", **how).fit(x, y)
+    # a validation set with negative targets
+    ScrollRegressor(**how).fit(x, y, eval_set=(x[:5], -y[:5]))
+
+
+@pytest.mark.parametrize("n", range(2, 9))
+def test_a_handful_of_rows_fits_without_warnings(n):
+    rng = np.random.default_rng(0)
+    ScrollRegressor(max_steps=20, random_state=0).fit(rng.normal(size=(n, 2)), rng.normal(size=n))

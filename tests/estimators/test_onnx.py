@@ -296,6 +296,13 @@ def test_tails_and_transformed_targets(name):
         np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-13, err_msg=name)
 
 
+def test_censored_targets(tmp_path):
+    x, y = table()
+    open_end = np.arange(len(y)) % 3 == 0
+    model = ScrollRegressor(body="linear", n_members=2, **SMALL).fit(x, y, censored=open_end)
+    agrees(exported(model, tmp_path / "model.onnx"), model, x)
+
+
 def test_torch_takes_the_models():
     x, y = table()
     model = ScrollRegressor(n_members=2, body="smooth", **SMALL).fit(x, y)

@@ -248,3 +248,28 @@ def test_p_values_of_unusual_rows():
     for level in (0.1, 0.25, 0.5, 0.75):
         assert abs((p <= level).mean() - level) < 0.12
     assert (model.ood_pvalue(20 + x[:5]) <= 1 / 401 + 1e-12).all()
+
+
+HALVES = np.where(np.arange(300) < 200, 0.5, 2.0)
+
+
+@pytest.mark.parametrize("target", ["log", "identity"])
+@pytest.mark.parametrize("how", ["crossed", "weighed", "own", "one member"])
+def test_held_out_scores_are_in_the_units_of_the_target(target, how):
+    """The map's slope is that of the rows that judge, by their weights."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 1, (300, 2))
+    y = np.exp(3 * x[:, 0] + 0.12 * rng.normal(size=300))
+    new = rng.uniform(0, 0.3, (200, 2))
+    held = (new, np.exp(3 * new[:, 0] + 0.12 * rng.normal(size=200))) if how == "own" else None
+    settings = {"body": "smooth", "tails": "gaussian", "routing": "free", "max_steps": 40}
+    members = 1 if how == "one member" else 3
+    model = ScrollRegressor(target=target, n_members=members, random_state=0, **settings)
+    weight = HALVES if how == "weighed" else None
+    model.fit(x, y, sample_weight=weight, eval_set=held)
+    log_p, rows = model.oof_["log_prob"].astype(float), model.oof_["row"]
+    if how == "own":
+        assert len(log_p) == 200
+    want = -np.average(log_p, weights=None if weight is None else HALVES[rows])
+    found = model.tried_["smooth, free"]
+    assert found == pytest.approx(want, abs=2e-3)  # widths are found to 0.004 both times

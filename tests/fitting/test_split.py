@@ -181,3 +181,18 @@ def test_too_few_rows_to_hold_out_are_told_by_identity_also_without_weight():
     found = split(codes, y, np.array([1.0, 1.0, 0.0]), 0.2, 0, False)
     assert found.held is found.train
     assert 2 not in found.train
+
+
+@pytest.mark.parametrize(
+    ("classes", "rows", "folds"), [(5, 2, 5), (15, 2, 5), (3, 4, 5), (3, 9, 10)]
+)
+def test_no_fold_is_empty_if_every_class_has_few_rows(classes, rows, folds):
+    y = np.repeat(np.arange(classes), rows)
+    codes = np.random.default_rng(0).normal(size=(len(y), 3))
+    found = split(codes, y, None, 0.2, 0, True, folds)
+    sizes = np.bincount(found.fold, minlength=folds)
+    assert sizes.min() >= 1
+    assert sizes.max() - sizes.min() <= 1
+    for label in range(classes):
+        share = np.bincount(found.fold[y[found.train] == label], minlength=folds)
+        assert share.max() - share.min() <= 1

@@ -90,3 +90,17 @@ def test_crps_of_large_counts_sums_in_blocks():
     p = Count(NegativeBinomial(torch.tensor(r)), rate.log(), torch.full((2,), 1e-16))
     theirs = scoringrules.crps_negbinom(y.numpy(), r, (r / (r + rate)).numpy())
     torch.testing.assert_close(p.crps(y), torch.from_numpy(theirs), rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("rate", [600.0, 800.0, 1500.0, 3000.0])
+def test_crps_of_counts_whose_zero_is_impossible(rate):
+    """P(y = 0) underflows from a rate of 745."""
+    y, k, r = torch.tensor([round(1.02 * rate)]).double(), np.arange(2 * int(rate)), 1e4
+    laws = {
+        Poisson(): stats.poisson(rate),
+        NegativeBinomial(torch.tensor(r)): stats.nbinom(r, r / (r + rate)),
+    }
+    for factor, law in laws.items():
+        p = Count(factor, torch.tensor([rate]).log(), torch.full((1,), 1e-20))
+        want = np.square(law.cdf(k) - (k >= y.numpy())).sum()
+        assert p.crps(y).item() == pytest.approx(want, rel=1e-8)

@@ -62,10 +62,6 @@ BAD = {
         ([[1, 1], [-INF, INF], [3, 3]], None),
         r"`y` must have a finite end in every row, but got \(-inf, inf\) in row 1\. Drop",
     ),
-    "no scale": (
-        ([1, 2, 3], [1, 0, 1]),
-        r"`y` must have at least two rows that are exact or have two finite ends, but got 1 of 3\.",
-    ),
     "twice": ((PAIRS, [0] * 4), r"`censored` must be None for intervals, but got an array\. An"),
     "three columns": (
         (np.ones((4, 3)), None),

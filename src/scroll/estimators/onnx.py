@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from .._core.checks import invalid, require
 from .._core.files import write
 from .._core.versions import EXPORT, __version__, require_version
+from ..fitting.plans import LABELS
 from .modelfile import FittedEstimator
 from .onnx_graph import Graph
-from .spec import COUNTS
 
 _FLOAT, _DOUBLE = 1, 11  # of onnx.TensorProto
 Value: TypeAlias = Any  # objects of onnx and onnxscript, which have no types
@@ -58,7 +58,7 @@ def export_onnx(
     levels = list(map(float, np.ravel(quantiles)))
     inside = all(0 < level < 1 for level in levels)
     require(inside, "quantiles", "lie strictly between 0 and 1", levels, "95 % is 0.95.")
-    numbers = model.spec.likelihood in ("gaussian", *COUNTS)
+    numbers = model.spec.likelihood not in LABELS
     levels = levels if numbers else []
     names = ["mean", "std"] if numbers else ["probabilities"]
     try:

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from .._core.checks import LARGEST_COUNT, require, unchecked
 from ..fitting.calibration import Tails
 from ..fitting.ensemble import Ensemble, fit_ensemble, pilot, rates
+from ..fitting.folds import folds_of
 from ..fitting.plans import LABELS, MEMBERS, PLANS, Plan, paper
 from ..fitting.split import Split
-from ..fitting.stacks import Job, Members, head_of
+from ..fitting.stacks import LOOKED, Job, Members, head_of
 from ..predictive import Numeric, Tail
 from ..predictive.arguments import as_tensor
 from ..tables.columns import TableSchema
@@ -28,7 +29,7 @@ from .arguments import Parameters, check_device, check_seed
 from .model import WIDEST, Model
 from .rows import Sample, encoded_data, encoder_of, split_rows
 from .spec import COUNTS, Spec
-from .tasks import Task, Units
+from .tasks import Task, Units, unit_costs
 from .user_warnings import warn_if_collapsed, warn_of_negative
 
 
@@ -68,18 +69,18 @@ def fit_model(
     spec = _spec(given, tasks[0], encoder, plan, rows.y)
     table = Table(rows, held, parts, encoder, check_device(given.device))
     jobs = [(task, *_job(task, table, plan, spec, seed)) for task in tasks]
-    best, begun = _best_map(jobs, rows.y[parts.train], members, seed)
+    judged = _judged(table)
+    best, begun = _best_map(jobs, judged, members, seed)
     task, chosen, units = jobs[best]
     found = _trained(given, chosen, _tails(given, task, units), members, seed, begun)
-    cost = _unit_cost(task, units, rows.y[parts.train])
-    spec = _completed(spec, task, found, cost)
+    folds, costs = found.judged.folds, unit_costs(task, units, judged)
+    spec = _completed(spec, task, found, float(folds.cpu().score(costs)))
     frequencies = rates(chosen.data, spec.outputs) if spec.lapse else 1.0
     model = _assembled(given, spec, encoder, found.parts, (units.shift, units.scale, frequencies))
     _put_scores(model, found, rows if held is None else held, None if own else parts)
-    positive = rows.y.min() >= 0 and rows.y.max() > rows.y.min()
-    if getattr(given, "target", "") == "auto" and task.map is None and positive:
-        warn_of_negative(_share_below_zero(model, rows), bool((rows.y == 0).any()))
-    scores = [score + cost for part in found.parts for score in part.scores]
+    _warn_of_negative(given, task, model, table)
+    each = folds.cpu().by_member(costs).tolist()
+    scores = [s + c for part in found.parts for s, c in zip(part.scores, each, strict=True)]
     return Fitted(model, task, scores, max(step for part in found.parts for step in part.steps))
 
 
@@ -91,6 +92,14 @@ class Table(NamedTuple):
     parts: Split
     encoder: Encoder
     device: torch.device
+
+
+def _judged(table: Table) -> Array:
+    """Return the targets of the rows that judge the members, in the order of `Folds.y`."""
+    rows, held, parts, _, _ = table
+    if held is not None:
+        return held.y[:LOOKED]
+    return rows.y[parts.held[:LOOKED] if parts.fold is None else parts.train]
 
 
 def _job(task: Task, table: Table, plan: Plan, spec: Spec, seed: int) -> tuple[Job, Units]:
@@ -116,7 +125,7 @@ def _best_map(
 
     Args:
         jobs: tasks that differ in the map of the target, how to train them, and their units.
-        y: the user's targets of the training rows.
+        y: the user's targets of the judged rows.
         members: number of members.
         seed: of the first member.
     """
@@ -124,23 +133,20 @@ def _best_map(
         return 0, None
     with unchecked():
         pilots = [pilot(job, members=members, seed=seed) for _, job, _ in jobs]
-    costs = [_unit_cost(task, units, y) for task, _, units in jobs]
+    folds = folds_of(jobs[0][1].data, members).cpu()
+    costs = [float(folds.score(unit_costs(task, units, y))) for task, _, units in jobs]
     best = int(np.argmax([p.score - cost for p, cost in zip(pilots, costs, strict=True)]))
     return best, pilots[best].run
 
 
-def _unit_cost(task: Task, units: Units, y: Array) -> float:
-    """Return the mean of log scale - log g'(y): the NLL of y minus that in the units of training.
-
-    Censored rows have a probability, which has no unit.
-    """
-    if task.likelihood not in ("gaussian", "censored"):
-        return 0.0
-    at = torch.from_numpy(y)
-    if task.likelihood == "censored":
-        at = at[at[:, 0] == at[:, 1], 0]
-    slope = torch.zeros_like(at) if task.map is None else task.map.log_slope(at)
-    return float((np.log(units.scale) - slope.numpy()).sum()) / len(y)
+def _warn_of_negative(given: Parameters, task: Task, model: Model, table: Table) -> None:
+    """Warn if a target that is never negative has intervals below zero, and no map was asked."""
+    known = [table.rows.y] if table.held is None else [table.rows.y, table.held.y]
+    low, high = min(y.min() for y in known), max(y.max() for y in known)
+    automatic = getattr(given, "target", "") == "auto" and given.recipe != "paper"
+    if automatic and task.map is None and 0 <= low < high:
+        student = getattr(given, "tails", "") == "student"
+        warn_of_negative(_share_below_zero(model, table.rows), bool(low == 0), student)
 
 
 def _share_below_zero(model: Model, rows: Sample) -> float:

@@ -13,10 +13,10 @@ from ..fitting.candidates import Body
 from ..posterior.posterior import Posterior
 from ..predictive import Tail, metrics, survival
 from ..predictive.arguments import as_tensor
-from ..tables.censoring import bounds
+from ..tables.censoring import bounds, require_known
 from ..tables.frames import Array, TableLike
 from ..tables.outliers import describe_all
-from ..tables.target_maps import target_maps
+from ..tables.target_maps import require_inside, target_maps
 from .arguments import EvalSet, RandomState, check_eval_set, check_held_out
 from .base import Scroll
 from .spec import COUNTS
@@ -151,8 +151,8 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         require(plain, name, want, repr(getattr(self, name)))
         if isinstance(censored, str):
             one_of("censored", censored, ("interval",), "Or give -1, 0 or 1 per row.")
-            return bounds(y)
-        return bounds(y, censored)
+            return require_known(bounds(y))
+        return require_known(bounds(y, censored))
 
     def _tasks(self, task: Task, y: Array, later: tuple[TableLike, Array] | None) -> list[Task]:
         """Return the tasks to choose from: one per map of a real target."""
@@ -167,7 +167,11 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
             want = f"be 'auto' for likelihood {self.likelihood!r}"
             require(plain, name, want, repr(getattr(self, name)))
             return [task]
-        maps = target_maps(self.target, y)
+        maps = (
+            [None]
+            if self.recipe == "paper" and self.target == "auto"
+            else target_maps(self.target, y)
+        )
         if self.tails == "student" and self.target == "auto":  # whose exponential has no mean
             maps = [found for found in maps if found is None or found.name == "logit"]
         return [RealTask(found) for found in maps]
@@ -218,8 +222,11 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
             f"routes {self.routes_}",
             "Fit with routing='closed' or routing='hybrid'.",
         )
+        task = cast(RealTask, self.task_)
+        if task.map is not None:
+            require_inside(task.map, target)
         shift, scale = self.model_.shift.numpy(), self.model_.scale.numpy()
-        rows = torch.from_numpy((cast(RealTask, self.task_).mapped(target) - shift) / scale).float()
+        rows = torch.from_numpy((task.mapped(target) - shift) / scale).float()
         require(len(rows) == len(codes), "y", f"have {len(codes)} rows, as X", len(rows))
         self.model_.update(codes, rows)
         return self
@@ -233,6 +240,7 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         """
         p = self.predict_dist(X)
         at = as_tensor("times", times).double().flatten()
+        require(not bool(at.isnan().any()), "times", "not be NaN", "NaN")
         return torch.stack([survival(p, t) for t in at], -1).numpy()
 
     def score(

@@ -43,7 +43,8 @@ def split_rows(
     two = checked is None or bool((checked > 0).sum() > 1)
     require(two, "sample_weight", "be positive for two rows", "fewer")
     fraction = 0.0 if own else given.validation_fraction
-    folds = 0 if own or given.recipe == "paper" else n_folds(len(codes), members)
+    present = len(codes) if checked is None else int((checked > 0).sum())
+    folds = 0 if own or given.recipe == "paper" else n_folds(present, members)
     numeric = np.array([column.kind == "numeric" for column in schema.columns])
     labels = task.levels is not None
     parts = split(codes, y, checked, fraction, seed, labels, folds, numeric)

@@ -86,19 +86,20 @@ def warn_of_outliers(messages: Sequence[str]) -> None:
         _warn(text, OutlyingTarget)
 
 
-def warn_of_negative(share: float, zero: bool) -> None:
+def warn_of_negative(share: float, zero: bool, student: bool) -> None:
     """Warn if a target that is never negative often has an interval that starts below zero.
 
     Args:
         share: of the rows with such an interval.
         zero: whether the target is ever zero.
+        student: whether Student-t tails were asked for, which these maps do not allow.
     """
     if share > NEGATIVE:
         name, least = ("log1p", -1) if zero else ("log", 0)
         words = (
             f"The target is never negative, but {share:.0%} of the 90 % intervals start below "
-            f"zero. Set target={name!r} to keep predictions above {least}, or target='identity' "
-            "to accept this."
+            f"zero. Set target={name!r}{' and tails=' + repr('auto') if student else ''} to keep "
+            f"predictions above {least}, or target='identity' to accept this."
         )
         _warn(words, NegativeInterval)
 

@@ -64,6 +64,15 @@ class Folds(NamedTuple):
         """Return the mean of log p (..., J), by the weights of the rows."""
         return (log_p if self.weight is None else log_p * self.weight).mean(-1)
 
+    def by_member(self, values: Tensor) -> Tensor:
+        """Return the mean over each member's held-out rows of values of judged rows (J,), (M,)."""
+        each, weight = values[self.number.clamp(min=0)], self.held.weight
+        return (each if weight is None else each * weight).mean(-1)
+
+    def cpu(self) -> "Folds":
+        """Return the same on the CPU."""
+        return map_tensors(lambda t: t.cpu(), self)
+
 
 class Judged(NamedTuple):
     """Predictives of held-out rows by the chosen bodies.

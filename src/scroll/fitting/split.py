@@ -171,7 +171,14 @@ def _folds(order: Array, labels: Array | None, folds: int) -> Array:
         _, group, sizes = np.unique(order[members], return_inverse=True, return_counts=True)
         middle = np.cumsum(sizes) - sizes / 2
         found[members] = (middle * folds / len(members)).astype(np.int64)[group]
-    return found
+    if np.bincount(found, minlength=folds).all():
+        return found
+    # classes of a few rows left the same folds out: deal the groups one by one, class by class
+    by_class = order[np.lexsort((order, stratum))]
+    dealt = by_class[np.sort(np.unique(by_class, return_index=True)[1])]
+    turn = np.empty(order.max() + 1, np.int64)
+    turn[dealt] = np.arange(len(dealt)) % folds
+    return turn[order]
 
 
 def _majority(group: Array, labels: Array) -> Array:

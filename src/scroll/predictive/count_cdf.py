@@ -21,6 +21,7 @@ Counting = Poisson | NegativeBinomial
 _REACH = 9.0  # deviations of f
 _PER_WIDTH = 2.0  # nodes per width of X
 _FEWEST_NODES, _MOST_NODES = 61, 2000
+_LEAST_LOG = -650.0  # of a probability that products start from; float64 ends near -745
 _GREATEST_RATE = 1e15  # of a node: its counts are beyond those that are summed
 
 
@@ -44,7 +45,8 @@ def count_cdf(factor: Counting | ZeroInflated, k: Tensor, at: Moments) -> Tensor
 def cdf_from_zero(factor: Counting | ZeroInflated, at: Moments, terms: int) -> Iterator[Tensor]:
     """Yield P(y <= k) of each row for k = 0, 1, ..., terms - 1.
 
-    P(y = k | f) follows from P(y = k - 1 | f) by one multiplication, at every node of f.
+    P(y = k | f) follows from P(y = k - 1 | f) by one multiplication, at every node of f; by one
+    addition of logarithms if P(y = 0 | f) would underflow.
     """
     if isinstance(factor, ZeroInflated):
         pi = factor.logit.sigmoid()[..., None]
@@ -58,15 +60,18 @@ def cdf_from_zero(factor: Counting | ZeroInflated, at: Moments, terms: int) -> I
     f, weight = nodes(at.mean, at.var, max(ceil(order), _FEWEST_NODES), _REACH)
     if isinstance(factor, Poisson):
         r, odds = None, f.exp().clamp(max=_GREATEST_RATE)
-        p = (-odds).exp()
+        log_p = -odds
     else:
         r = factor.concentration[..., None]
-        p, odds = (-r * softplus(f - r.log())).exp(), (f - r.log()).sigmoid()
+        log_p, odds = -r * softplus(f - r.log()), (f - r.log()).sigmoid()
+    in_logs = bool((log_p < _LEAST_LOG).any())
+    p = log_p if in_logs else log_p.exp()
     total = torch.zeros_like(p)
     for k in range(terms):
-        total = total + p
+        total = total + (p.exp() if in_logs else p)
         yield (total * weight).sum(0).clamp(max=1)
-        p = p * (odds * ((1.0 if r is None else k + r) / (k + 1)))
+        ratio = odds * ((1.0 if r is None else k + r) / (k + 1))
+        p = p + ratio.log() if in_logs else p * ratio
 
 
 def search(cdf: Callable[[Tensor], Tensor], mean: Tensor, std: Tensor, q: Tensor) -> Tensor:

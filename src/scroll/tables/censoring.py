@@ -55,13 +55,18 @@ def _kinds(censored: object, n: int) -> Array:
 
 
 def _checked(pairs: Array) -> Array:
-    """Return pairs that are intervals with a finite end, two of them with both."""
+    """Return pairs that are intervals with a finite end."""
     low, high = pairs.T
     open_end = "An open end is -inf or inf."
     _refuse("y", "not be NaN", np.isnan(low) | np.isnan(high), pairs, open_end)
     _refuse("y", "have low <= high", low > high, pairs)
     free = ~(np.isfinite(low) | np.isfinite(high))
     _refuse("y", "have a finite end in every row", free, pairs, "Drop rows without one.")
+    return pairs
+
+
+def require_known(pairs: Array) -> Array:
+    """Return the pairs to fit to; at least two of them have two finite ends."""
     known = int(np.isfinite(pairs).all(1).sum())
     want = "have at least two rows that are exact or have two finite ends"
     require(known >= 2, "y", want, f"{known} of {len(pairs)}", "Targets give the unit of scale.")

@@ -38,10 +38,16 @@ def target_maps(target: str, y: Array) -> list[TargetMap | None]:
 
 def _asked(target: str, y: Array) -> TargetMap:
     """Return the map that the user asks for, if all targets lie inside of its support."""
-    low, high = float(y.min()), float(y.max())
     found = TargetMap(target)
-    if target == "logit" and high >= 1:
+    if target == "logit" and float(y.max()) > 1:
         found = TargetMap(target, 0.0, 100.0)  # per cent
+    require_inside(found, y)
+    return found
+
+
+def require_inside(found: TargetMap, y: Array) -> None:
+    """Raise an error unless all targets lie inside of the support of a map."""
+    low, high = float(y.min()), float(y.max())
     wants = {
         "log": ("be positive for target='log'", "Zeros: use target='log1p'."),
         "log1p": ("be zero or positive for target='log1p'", "Use target='identity'."),
@@ -50,10 +56,9 @@ def _asked(target: str, y: Array) -> TargetMap:
             "Rescale it, or use target='identity'.",
         ),
     }
-    want, remedy = wants[target]
-    inside = bool(found.inside(torch.from_numpy(y)).all()) and (target != "log1p" or low >= 0)
+    want, remedy = wants[found.name]
+    inside = bool(found.inside(torch.from_numpy(y)).all()) and (found.name != "log1p" or low >= 0)
     require(inside, "y", want, f"values from {low:g} to {high:g}", remedy)
-    return found
 
 
 def _skew(y: Array) -> float:

@@ -4,7 +4,7 @@ from ...predictive import TargetMap
 from .counts import CountTask, as_integers, check_counts
 from .labels import LabelTask
 from .numbers import CensoredTask, RealTask
-from .task import Task, Units
+from .task import Task, Units, unit_costs
 
 __all__ = [
     "CensoredTask",
@@ -16,6 +16,7 @@ __all__ = [
     "as_integers",
     "check_counts",
     "number_task",
+    "unit_costs",
 ]
 
 

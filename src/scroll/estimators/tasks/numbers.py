@@ -16,6 +16,7 @@ from ...tables.frames import Array
 from ..arguments import check_target, one_line
 from .task import Units, required
 
+FEWEST = 5  # distinct exact targets by which censored ones are scaled
 FARTHEST = 1e8  # standard deviations from the mean, at which training clips a target
 
 
@@ -117,13 +118,19 @@ class CensoredTask:
         with np.errstate(divide="ignore", invalid="ignore"):
             z = RealTask(self.map).mapped(y)
         z[..., 0] = np.where(np.isnan(z[..., 0]), -np.inf, z[..., 0])
-        z[..., 1] = np.where(np.isposinf(y[..., 1]), np.inf, z[..., 1])
+        z[..., 1] = np.where(np.isposinf(y[..., 1]) | np.isnan(z[..., 1]), np.inf, z[..., 1])
         return z
 
     def units(self, y: Array, scaled: bool) -> Units:
-        """Return the mean and the standard deviation of the rows with two finite ends."""
+        """Return the mean and the standard deviation of the rows with two finite ends.
+
+        If these have fewer than five values, one finite end of each row stands in for them.
+        """
         z = self.mapped(y)
-        return RealTask().units(z[np.isfinite(z).all(1)].mean(1), scaled)
+        known = z[np.isfinite(z).all(1)].mean(1)
+        if len(np.unique(known)) < FEWEST:
+            known = np.where(np.isfinite(z[:, 0]), z[:, 0], z[:, 1])
+        return RealTask().units(known, scaled)
 
     def encode(self, y: Array, units: Units, seed: int) -> Tensor:
         """Return the ends in these units, (N, 2), in single precision."""

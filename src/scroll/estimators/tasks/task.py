@@ -6,6 +6,8 @@ operations, so that fitting and predicting never ask which kind they have.
 
 from typing import NamedTuple, Protocol
 
+import numpy as np
+import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
@@ -67,3 +69,19 @@ def required(estimator: str) -> ValueError:
     return ValueError(
         f"This {estimator} estimator requires y to be passed, but the target y is None."
     )
+
+
+def unit_costs(task: Task, units: Units, y: Array) -> Tensor:
+    """Return log scale - log g'(y) per row: its NLL minus that in the units of training.
+
+    Censored rows have a probability, which has no unit.
+    """
+    at = torch.from_numpy(y).double()
+    if task.likelihood not in ("gaussian", "censored"):
+        return torch.zeros(len(at), dtype=torch.float64)
+    exact = torch.ones(len(at), dtype=torch.bool)
+    if task.likelihood == "censored":
+        exact, at = at[:, 0] == at[:, 1], at[:, 0]
+    slope = torch.zeros_like(at) if task.map is None else task.map.log_slope(at)
+    cost = torch.as_tensor(np.log(units.scale)) - slope
+    return torch.where(exact, cost if cost.dim() == 1 else cost.sum(-1), 0.0)
