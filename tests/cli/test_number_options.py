@@ -73,6 +73,10 @@ def test_censored_targets_are_fitted_and_scored():
     frame = made(40, 1)
     want = model.score(frame[["a", "b"]], frame["cost"], censored=frame["runs"])
     assert scores["concordance"] == pytest.approx(want)
+    bounded = scroll("evaluate", "m.scroll", "valid.csv", "--censored", "runs").output
+    assert "'runs'" not in bounded  # it is not among the columns that are ignored
+    assert "fitted to censored targets" not in bounded
+    assert "fitted to censored targets" in scroll("evaluate", "m.scroll", "valid.csv").output
 
 
 def test_a_recipe_is_passed_on():

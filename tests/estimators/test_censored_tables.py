@@ -156,3 +156,23 @@ def test_an_interval_beyond_the_support_of_a_map_is_open():
 def test_times_must_be_numbers(fitted):
     with pytest.raises(ValueError, match=r"^`times` must not be NaN"):
         fitted.predict_survival(lifetimes(5)[0], [1.0, np.nan])
+
+
+def test_an_interval_from_zero_fits_on_the_log_scale():
+    x, y, *_ = lifetimes(80)
+    whole = np.c_[np.floor(y), np.floor(y) + 1]
+    model = ScrollRegressor(target="log", **QUICK).fit(x, whole, censored="interval")
+    assert (model.predict_quantiles(x, 0.001) > 0).all()
+    assert (model.target_, model.tails_) == ("log", "gaussian")
+
+
+def test_one_column_is_no_interval():
+    x, y, *_ = lifetimes(20)
+    with pytest.raises(ValueError, match=r"^`y` must have two columns, low and high, but got one"):
+        ScrollRegressor().fit(x, y, censored="interval")
+
+
+def test_the_score_of_intervals_is_refused(fitted):
+    x, y, *_ = lifetimes(20)
+    with pytest.raises(ValueError, match=r"^`censored` must be 0 or 1 per row, but got interval"):
+        fitted.score(x, np.c_[y, y], censored="interval")

@@ -96,3 +96,15 @@ def test_a_wide_belief_does_not_make_the_mean_of_a_cost_astronomic():
     base = model.model_.untailed(torch.from_numpy(x))
     np.testing.assert_allclose(base.parts.stddev, 2 * spread)
     assert (model.predict(x) < before * np.exp((2 * spread) ** 2 / 2) * 3).all()
+
+
+def test_whole_weights_do_not_look_like_noise_free_rows():
+    """The evidence would take a repeated row as a proof that there is no noise."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 4))
+    y = np.exp(1 + x[:, 0] + 0.5 * rng.normal(size=300))
+    how = {"recipe": "fast", "target": "log", "random_state": 0, "n_members": 2}
+    plain = ScrollRegressor(**how).fit(x, y).oof_scores()
+    twice = ScrollRegressor(**how).fit(x, y, np.where(x[:, 1] > 0, 5.0, 1.0)).oof_scores()
+    assert twice["nll"] < plain["nll"] + 0.2
+    assert twice["rmse"] < 2 * plain["rmse"]

@@ -7,7 +7,7 @@ import torch
 import scroll
 from scroll import CountHead, ScrollRegressor
 from scroll._core.checks import LARGEST_COUNT
-from scroll.factors import Moments, Poisson
+from scroll.factors import Moments, NegativeBinomial, Poisson
 from scroll.factors.confined import concentration, confined, inflation
 from scroll.heads.likelihoods import CountLikelihood
 from scroll.predictive import Count, counts
@@ -201,3 +201,11 @@ def test_the_range_is_exported(tmp_path, ranged):
     np.testing.assert_allclose(std, want[1], rtol=1e-5)
     found = model.predict_quantiles(far, [0.05, 0.5, 0.95])
     np.testing.assert_allclose(quantiles, found, rtol=1e-4, atol=1)
+
+
+@pytest.mark.parametrize("std", [0.1, 3.0])
+@pytest.mark.parametrize("factor", [Poisson(), NegativeBinomial(torch.tensor(2.0).double())])
+def test_one_count_for_all_rows(factor, std):
+    mean = torch.tensor([-1.0, 0.5, 2.0]).double()
+    p = Count(factor, mean, torch.full((3,), std**2).double())
+    torch.testing.assert_close(p.cdf(2.0), p.cdf(torch.full((3,), 2.0)), rtol=0, atol=0)

@@ -20,7 +20,7 @@ from ..tables.censoring import bounds
 from ..tables.frames import Array
 from ..tables.labels import class_indices
 from . import targets as t
-from .models import Facts, by_output, load_model, target_names, warnings_as_notes
+from .models import Estimator, Facts, by_output, load_model, target_names, warnings_as_notes
 from .table_files import Note, matched
 
 
@@ -43,10 +43,8 @@ def evaluate_table(
         censored: the column that marks censored targets.
     """
     model = load_model(path)
-    known = list(targets) or target_names(model)
-    remedy = "Name its column with --target."
-    require(known, str(path), "record its target column", "a model saved from Python", remedy)
-    frame, x = matched(table, model.schema_, known, note)
+    known = _target_columns(model, path, targets)
+    frame, x = matched(table, model.schema_, [*known, censored], note)
     t.target_kind(frame, known, table)
     with warnings_as_notes(note):
         p = model.predict_dist(x)
@@ -59,11 +57,21 @@ def evaluate_table(
     if censored:
         require(plots is None, "--plots", "be left out with --censored", plots)
         return rows | censored_scores(p, y, t.read_flags(frame, censored, table))
+    if model.task_.likelihood == "censored":
+        note(f"{path} was fitted to censored targets; with --censored COLUMN, bounds count as such")
     parts = by_output(p, known)
     truth = dict(zip(parts, y.reshape(len(y), -1).T, strict=True))
     if plots is not None:
         _draw(plots, parts, truth, model.ood_score(x))
     return rows | _by_target({name: number_scores(p, truth[name]) for name, p in parts.items()})
+
+
+def _target_columns(model: Estimator, path: Path, targets: Sequence[str]) -> list[str]:
+    """Return the target columns: those asked for, or else those of training."""
+    known = list(targets) or target_names(model)
+    remedy = "Name its column with --target."
+    require(known, str(path), "record its target column", "a model saved from Python", remedy)
+    return known
 
 
 def _label_indices(

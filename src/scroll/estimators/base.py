@@ -191,8 +191,9 @@ class Scroll(BaseEstimator):  # type: ignore[misc]
     def ood_pvalue(self, X: TableLike) -> Array:
         """Return the share of training rows, out of fold, that were as unusual as each row, (N,).
 
-        It is (1 + number of scores at least as large) / (1 + number of scores): about uniform for
-        rows like the training rows, and small for rows that are far from all of them.
+        It is (1 + number of scores at least as large) / (1 + number of scores): small for rows that
+        are far from all training rows. It is conservative: all members judge a new row, and one
+        member judged a training row, so that p-values of rows like these are larger than uniform.
 
         Args:
             X: a table with the columns of training.

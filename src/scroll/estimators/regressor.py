@@ -65,6 +65,8 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         task_: how targets are read and given back.
         bodies_: the body of each member.
         routes_: the route of each member.
+        target_: the map that a real target was trained in.
+        tails_: the tails of a real target.
         tried_: held-out negative log-likelihood of each body and route.
         scores_: held-out negative log-likelihood of each member.
         oof_: scores of training rows by networks that did not see them.
@@ -151,6 +153,8 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         require(plain, name, want, repr(getattr(self, name)))
         if isinstance(censored, str):
             one_of("censored", censored, ("interval",), "Or give -1, 0 or 1 per row.")
+            want, remedy = "have two columns, low and high", "Or give -1, 0 or 1 per row."
+            require(isinstance(y, tuple) or np.ndim(y) == 2, "y", want, "one", remedy)
             return require_known(bounds(y))
         return require_known(bounds(y, censored))
 
@@ -231,6 +235,16 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         self.model_.update(codes, rows)
         return self
 
+    @property
+    def target_(self) -> str:
+        """The map of the target: "identity", "log", "log1p" or "logit"."""
+        return "identity" if self.model_.map is None else self.model_.map.name
+
+    @property
+    def tails_(self) -> str:
+        """The tails of the target: "gaussian", "student" or "lapse"."""
+        return self.model_.tail.kind
+
     def predict_survival(self, X: TableLike, times: ArrayLike) -> Array:
         """Return the probability that y exceeds each time, (N, T).
 
@@ -261,6 +275,8 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
         if censored is None:
             return float(super().score(X, y, sample_weight))
         require(sample_weight is None, "sample_weight", "be None for censored targets", "weights")
+        remedy = "The concordance index compares exact and right-censored targets only."
+        require(not isinstance(censored, str), "censored", "be 0 or 1 per row", censored, remedy)
         median = torch.from_numpy(self.predict_quantiles(X, 0.5))
         flags = as_tensor("censored", censored)
         return float(metrics.concordance(median, as_tensor("y", y), flags))
@@ -277,6 +293,6 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
 
 
 def _known(pairs: Array) -> Array:
-    """Return one finite end of each censored target, (N,)."""
+    """Return one finite end of each censored target, (N,): the upper one if low is not positive."""
     low, high = pairs.T
-    return np.where(np.isfinite(low), low, high)
+    return np.where(np.isfinite(high) & ((low <= 0) | ~np.isfinite(low)), high, low)

@@ -27,6 +27,7 @@ _GREATEST_RATE = 1e15  # of a node: its counts are beyond those that are summed
 
 def count_cdf(factor: Counting | ZeroInflated, k: Tensor, at: Moments) -> Tensor:
     """Return P(y <= k) of each row, k = 0, 1, ... (..., N)."""
+    k = k + torch.zeros_like(at.mean)
     if isinstance(factor, ZeroInflated):
         logit = factor.logit[..., None]
         of_base = count_cdf(factor.base, k, at)
