@@ -1,5 +1,7 @@
 """One body: its routes judged by held-out rows, and the race between bodies."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -28,6 +30,17 @@ class Blind(nn.Module):
         return self.features.expand(*x.shape[:-1], 4)
 
 
+class Small(nn.Module):
+    """The columns, much smaller."""
+
+    def __init__(self, lead):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(*lead, 1, 1))
+
+    def forward(self, x):
+        return 1e-3 * self.scale * x
+
+
 (SIGHTED,) = candidates((8,), 2, 0)
 BLIND = Candidate("blind", Blind, 4, 4)
 
@@ -53,9 +66,9 @@ def runs(job):
     return [(body, run(job, body, folds)) for body in job.plan.candidates], folds
 
 
-def kept(job, race):
+def kept(job, race, routing="auto"):
     made, folds = runs(job)
-    return [body.name for body, _ in promising(made, folds, "auto", PLAIN, race)], made
+    return [body.name for body, _ in promising(made, folds, routing, PLAIN, race)], made
 
 
 def test_a_hopeless_body_is_dropped_after_a_while(job):
@@ -66,6 +79,15 @@ def test_a_hopeless_body_is_dropped_after_a_while(job):
 
 def test_a_body_that_is_not_far_behind_stays(job):
     assert kept(job, (30, 50.0))[0] == ["8", "blind"]
+
+
+@pytest.mark.parametrize("routing", ["auto", "free", "closed", "hybrid"])
+def test_a_body_is_judged_by_the_route_that_will_predict(job, routing):
+    """A posterior of small features is exact at once; a free head must learn large weights."""
+    small = Candidate("small", Small, 2, 1)
+    job = replace(job, plan=replace(job.plan, candidates=(SIGHTED, small)))
+    names = kept(job, (30, 0.3), routing)[0]
+    assert ("small" in names) == (routing != "free")
 
 
 def test_without_a_race_nothing_is_trained_yet(job):

@@ -85,9 +85,9 @@ def promising(
 
 
 def _score_so_far(run: Run, folds: Folds, routing: str, tails: Tails) -> float:
-    """Return the score of the judged rows by the better of the free and the closed route."""
+    """Return the score of the judged rows by the free or the closed route; hybrids are closed."""
     network = run.best_so_far()
-    routes = [route for route in allowed(network, routing) if route != "hybrid"] or ["free"]
+    routes = [route for route in allowed(network, routing) if route != "hybrid"] or ["closed"]
     _, routed = _routed(network, folds, routes, tails)
     return max(float(folds.score(found.log_p).nan_to_num(-torch.inf)) for found in routed.values())
 
