@@ -637,3 +637,17 @@ def test_advice_on_negative_intervals_can_be_followed():
 def test_a_handful_of_rows_fits_without_warnings(n):
     rng = np.random.default_rng(0)
     ScrollRegressor(max_steps=20, random_state=0).fit(rng.normal(size=(n, 2)), rng.normal(size=n))
+
+
+@pytest.mark.parametrize("target", ["log", "auto"])
+def test_targets_may_be_read_only_and_reversed(target):
+    rng = np.random.default_rng(0)
+    x, noise = rng.normal(size=(60, 2)), rng.normal(size=60)
+    y = np.exp(x[:, 0] + 0.1 * noise)
+    model = ScrollRegressor(target=target, routing="closed", body="smooth", max_steps=20)
+    want = clone(model).set_params(random_state=0).fit(x, y).predict(x)
+    back = y[::-1].copy()
+    back.flags.writeable = False
+    model = model.set_params(random_state=0).fit(x, back[::-1])
+    np.testing.assert_array_equal(model.predict(x), want)
+    model.update(x, back[::-1])

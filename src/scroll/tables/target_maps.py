@@ -1,10 +1,10 @@
 """Which monotone maps a real target may be trained in: it must lie inside the map's support."""
 
 import numpy as np
-import torch
 
 from .._core.checks import one_of, require
 from ..predictive import TargetMap
+from ..predictive.arguments import as_tensor
 from .frames import Array
 
 TARGETS = ("auto", "identity", "log", "log1p", "logit")
@@ -57,7 +57,7 @@ def require_inside(found: TargetMap, y: Array) -> None:
         ),
     }
     want, remedy = wants[found.name]
-    inside = bool(found.inside(torch.from_numpy(y)).all()) and (found.name != "log1p" or low >= 0)
+    inside = bool(found.inside(as_tensor("y", y)).all()) and (found.name != "log1p" or low >= 0)
     require(inside, "y", want, f"values from {low:g} to {high:g}", remedy)
 
 

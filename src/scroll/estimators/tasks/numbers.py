@@ -11,6 +11,7 @@ from torch import Tensor
 from ..._core.checks import require
 from ...heads.head import Head
 from ...predictive import TargetMap
+from ...predictive.arguments import as_tensor
 from ...tables.censoring import bounds
 from ...tables.frames import Array
 from ..arguments import check_target, one_line
@@ -54,7 +55,7 @@ class RealTask:
 
     def mapped(self, y: Array) -> Array:
         """Return the targets in the units of the map."""
-        return y if self.map is None else self.map.forward(torch.from_numpy(y)).numpy()
+        return y if self.map is None else self.map.forward(as_tensor("y", y)).numpy()
 
     def units(self, y: Array, scaled: bool) -> Units:
         """Return the mean and the standard deviation of y; without `scaled` a scale of one.

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ...heads.head import Head
 from ...predictive import TargetMap
+from ...predictive.arguments import as_tensor
 from ...tables.frames import Array
 
 
@@ -76,7 +77,7 @@ def unit_costs(task: Task, units: Units, y: Array) -> Tensor:
 
     Censored rows have a probability, which has no unit.
     """
-    at = torch.from_numpy(y).double()
+    at = as_tensor("y", y).double()
     if task.likelihood not in ("gaussian", "censored"):
         return torch.zeros(len(at), dtype=torch.float64)
     exact = torch.ones(len(at), dtype=torch.bool)
