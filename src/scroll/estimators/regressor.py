@@ -171,11 +171,8 @@ class ScrollRegressor(RegressorMixin, Scroll):  # type: ignore[misc]
             want = f"be 'auto' for likelihood {self.likelihood!r}"
             require(plain, name, want, repr(getattr(self, name)))
             return [task]
-        maps = (
-            [None]
-            if self.recipe == "paper" and self.target == "auto"
-            else target_maps(self.target, y)
-        )
+        plain = self.recipe == "paper" and self.target == "auto"
+        maps = target_maps("identity" if plain else self.target, y)
         if self.tails == "student" and self.target == "auto":  # whose exponential has no mean
             maps = [found for found in maps if found is None or found.name == "logit"]
         return [RealTask(found) for found in maps]

@@ -96,9 +96,10 @@ def warn_of_negative(share: float, zero: bool, student: bool) -> None:
     """
     if share > NEGATIVE:
         name, least = ("log1p", -1) if zero else ("log", 0)
+        tails = " and tails='auto'" if student else ""
         words = (
             f"The target is never negative, but {share:.0%} of the 90 % intervals start below "
-            f"zero. Set target={name!r}{' and tails=' + repr('auto') if student else ''} to keep "
+            f"zero. Set target={name!r}{tails} to keep "
             f"predictions above {least}, or target='identity' to accept this."
         )
         _warn(words, NegativeInterval)

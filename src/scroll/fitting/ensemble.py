@@ -182,10 +182,8 @@ def best_mixture(
         found |= {some: log_p(some).nan_to_num(-torch.inf) for some in more}
         best = max(more, key=lambda some: float(folds.score(found[some])))
         gain = found[best] - found[chosen]
-        if (
-            len(gain) < 2
-            or not float(folds.score(gain)) > GAIN * float(gain.std()) / len(gain) ** 0.5
-        ):
+        error = float(gain.std()) / len(gain) ** 0.5 if len(gain) > 1 else torch.inf
+        if not float(folds.score(gain)) > GAIN * error:
             break
         chosen = best
     return list(chosen)
