@@ -56,8 +56,11 @@ def setting(name: str, method: str, where: Where) -> Setting:
 
 
 def _values(found: Selection, scope: Scope, row: Row, name: str, metric: str = "nll") -> Values:
-    fixed = {k: v for k, v in row.where.items() if k in ("architecture", "knob")}
-    ways = [setting(name, row.method, where).odd() | fixed for where in row.at(name)]
+    ways = [
+        setting(name, row.method, where).odd()
+        | {k: v for k, v in where.items() if k in ("architecture", "knob")}
+        for where in row.at(name)
+    ]
     return found.values(name, row.method, ways, scope.seeds, row.metric or metric)
 
 
@@ -201,6 +204,27 @@ def ood(found: Selection, scope: Scope) -> list[Table]:
             ("ood_nll", "Test NLL of the same networks, in-distribution rows", "nll"),
         )
     ]
+
+
+def text_shift(found: Selection, scope: Scope) -> list[Table]:
+    """Out-of-distribution detection on text with each way of scaling by itself."""
+    (name,) = scope.sets
+    ways = ("short steps", "even rows")
+    blocks = []
+    for pair in zip(*map(rows.one_way, range(2)), strict=True):
+        lines: dict[Label, dict[str, Values]] = {}
+        for both in zip(*(group.rows for group in pair), strict=True):
+            if scope.wants(both[0]):
+                lines[both[0].label] = {
+                    f"{metric.upper()}, {way}": _values(found, scope, row, name, metric)
+                    for metric in ("auroc", "nll")
+                    for way, row in zip(ways, both, strict=True)
+                }
+        if lines:
+            blocks.append(Block(lines, pair[0].ranked))
+    columns = tuple(f"{metric}, {way}" for metric in ("AUROC", "NLL") for way in ways)
+    title = "SICK against AG News: each way of scaling by itself"
+    return [table("ood_text", title, columns, blocks, greatest=columns[:2])]
 
 
 def _encoders(sets: Iterable[str]) -> str:
