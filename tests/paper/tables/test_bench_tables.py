@@ -154,7 +154,7 @@ def figure(metric, seed, **fit):
 
 @cache
 def recorded(name):
-    """The records of an experiment; the first architecture and least knob have the least objective."""
+    """The records of an experiment; the first architecture and least knob have the least loss."""
     found, asked = {}, usual(name)
     for unit in missing(GRID[name].works(asked), set()):
         given = {n: m for n, m in TABLE_METHODS.items() if m.trained_as == unit.work.setting.method}

@@ -56,12 +56,18 @@ def setting(name: str, method: str, where: Where) -> Setting:
 
 
 def _values(found: Selection, scope: Scope, row: Row, name: str, metric: str = "nll") -> Values:
-    ways = [
-        setting(name, row.method, where).odd()
-        | {k: v for k, v in where.items() if k in ("architecture", "knob")}
-        for where in row.at(name)
-    ]
+    ways = [way for where in row.at(name) for way in _fixed(row.method, name, where)]
     return found.values(name, row.method, ways, scope.seeds, row.metric or metric)
+
+
+def _fixed(method: str, name: str, where: Where) -> list[Where]:
+    """Return the settings of the records: one per value of the method's own grid, if it has one."""
+    odd = setting(name, method, where).odd()
+    fixed = odd | {k: v for k, v in where.items() if k in ("architecture", "knob")}
+    if "knob" in where:
+        return [fixed]
+    knobs = TABLE_METHODS[method].training.knobs(name)
+    return [fixed if knob is None else {**fixed, "knob": knob} for knob in knobs]
 
 
 def by_set(
