@@ -73,12 +73,13 @@ def _variational(features: int, lead: Lead, setting: Setting) -> nn.Module:
     return Variational(features, lead)
 
 
-def _mean_variance(features: int, lead: Lead, setting: Setting) -> nn.Module:
-    return MeanVariance(features, lead)
+def _mean_variance(mean: bool = True, log_variance: bool = True) -> MakeHead:
+    """Return the maker of MVN, whose mean and log variance may learn an offset."""
 
+    def make(features: int, lead: Lead, setting: Setting) -> nn.Module:
+        return MeanVariance(features, lead, offsets=(mean, log_variance))
 
-def _plain_mean_variance(features: int, lead: Lead, setting: Setting) -> nn.Module:
-    return MeanVariance(features, lead, bias=False)
+    return make
 
 
 def _constant(features: int, lead: Lead, setting: Setting) -> nn.Module:
@@ -146,7 +147,7 @@ _MAP = _ridge(
     members=5, report=evaluation.map_and_laplace, pool=evaluation.deep_ensemble,
 )  # fmt: skip
 _FREE = Training(_normal("full"), members=5, pool=evaluation.ensemble("scroll-ens"))
-_MVN = _ridge(_mean_variance, start=_set_weight, members=5, pool=evaluation.ensemble("mvn-ens"))
+_MVN = _ridge(_mean_variance(), start=_set_weight, members=5, pool=evaluation.ensemble("mvn-ens"))
 _SOFTMAX = Training(
     _softmax, (0.1,), _set_weight_of_sum, members=5,
     report=evaluation.softmax_and_laplace, pool=evaluation.label_ensemble,
@@ -168,7 +169,12 @@ TABLE_METHODS: dict[str, Method] = {
     "vbll": Method("VBLL", _ridge(_variational, start=_set_weight_and_noise)),
     "mvn": Method("MVN", _MVN),
     "mvn-ens": Method("MVN-Ens (5x)", _MVN, "mvn", ensemble=True),
-    "mvn-plain": Method("MVN without offset", _ridge(_plain_mean_variance, start=_set_weight)),
+    "mvn-plain": Method(
+        "MVN without offset", _ridge(_mean_variance(False, False), start=_set_weight)
+    ),
+    "mvn-half": Method(
+        "MVN with an offset of the log variance", _ridge(_mean_variance(False), start=_set_weight)
+    ),
     **{
         f"scroll-{cov}-offset".lower(): Method(
             f"SCROLL-{cov} with offset", Training(_normal(cov.lower(), bias=True))

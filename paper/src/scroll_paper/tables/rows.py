@@ -130,14 +130,23 @@ PRIOR = (
     labelled({"MVN (free var., tuned lambda)": "mvn"}),
 )
 
-OFFSETS = tuple(
-    RowGroup((Row((name, "without"), without), Row((name, "with"), with_)), None)
-    for name, without, with_ in (
-        ("MVN", "mvn-plain", "mvn"),
-        ("SCROLL-Full", "scroll-full", "scroll-full-offset"),
-        ("SCROLL-Diag", "scroll-diag", "scroll-diag-offset"),
-        ("SCROLL-None", "scroll-none", "scroll-none-offset"),
-    )
+OFFSETS = (
+    RowGroup(
+        (
+            Row(("MVN", "without"), "mvn-plain"),
+            Row(("MVN", "log variance only"), "mvn-half"),
+            Row(("MVN", "with"), "mvn"),
+        ),
+        None,
+    ),
+    *(
+        RowGroup((Row((name, "without"), method), Row((name, "with"), f"{method}-offset")), None)
+        for name, method in (
+            ("SCROLL-Full", "scroll-full"),
+            ("SCROLL-Diag", "scroll-diag"),
+            ("SCROLL-None", "scroll-none"),
+        )
+    ),
 )
 LONGER = {"steps": 10_000}
 STEPS = tuple(
