@@ -45,6 +45,16 @@ GRID: dict[str, GridExperiment] = {
         ),
         where={},
     ),
+    "cells": GridExperiment(
+        "new cells of the design space: NLL, calibration error, RMSE",
+        _rows(*lines.CELLS),
+        several(
+            by_set("cells_nll", "Test NLL", lines.CELLS, "nll"),
+            by_set("cells_caliberr", "Calibration error", lines.CELLS, "caliberr"),
+            by_set("cells_rmse", "Test RMSE", lines.CELLS, "rmse"),
+        ),
+        where={},
+    ),
     "ens-mixture": GridExperiment(
         "ensembles scored as a normal distribution with their moments and as the exact mixture",
         lines.MIXTURE.rows,

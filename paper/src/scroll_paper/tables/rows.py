@@ -124,6 +124,12 @@ PRIOR = (
     labelled({"MVN (free var., tuned lambda)": "mvn"}),
 )
 
+CELLS = (  # new cells of the design space beside those that they are compared with
+    group("scroll-full", "scroll-diag"),
+    group("closed-full", "closed-diag"),
+    group("hybrid-full", "hybrid-diag"),
+)
+
 PLAIN = {"architecture": "relu+LN"}
 NEVER_STOP = {"patience": 2000, "steps": 10_000}  # as many checks as there are
 _FLOORS: Mapping[int, Where] = {k: {} if k == 4 else {"floor": 10.0**-k} for k in (6, 5, 4, 3, 2)}
