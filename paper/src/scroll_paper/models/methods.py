@@ -191,6 +191,15 @@ TABLE_METHODS: dict[str, Method] = {
     ),
     "hybrid-full": Method("Hybrid-Full", _bound("full", "hybrid")),
     "hybrid-diag": Method("Hybrid-Diag", _bound("diag", "hybrid")),
+    "prequential-full": Method("Prequential-Full", _bound("full", "prequential")),
+    "prequential-diag": Method("Prequential-Diag", _bound("diag", "prequential")),
+    **{
+        f"{kind.lower()}-hybrid-{cov.lower()}": Method(
+            f"{kind}-hybrid-{cov}", _bound(cov.lower(), f"{kind.lower()}-hybrid")
+        )
+        for kind in ("Block", "Batch")
+        for cov in ("Full", "Diag")
+    },
     "scroll-full-refit": Method("SCROLL-Full", _REFIT),
     "free-hybrid": Method("SCROLL-Full, then hybrid", _REFIT, "scroll-full-refit"),
     "loo-gap": Method("loo-gap", _REFIT, "scroll-full-refit"),

@@ -124,10 +124,29 @@ PRIOR = (
     labelled({"MVN (free var., tuned lambda)": "mvn"}),
 )
 
+
+
+def in_batches(name: str) -> tuple[Where, ...]:
+    """Batches of 256, or of 32 where they would be more than a quarter of the rows."""
+    return ({"batch": 256 if SETS[name].train_rows >= 1024 else 32},)
+
+
+def _batched(*methods: str, how: Ways) -> RowGroup:
+    """Return rows of methods in mini-batches, under labels that say so."""
+    rows = {f"{TABLE_METHODS[m].label}, in batches": m for m in methods}
+    return labelled(rows).with_(ways=how)
+
+
 CELLS = (  # new cells of the design space beside those that they are compared with
     group("scroll-full", "scroll-diag"),
     group("closed-full", "closed-diag"),
     group("hybrid-full", "hybrid-diag"),
+    group("prequential-full", "prequential-diag"),
+    _batched(
+        *("scroll-full", "scroll-diag", "block-hybrid-full", "block-hybrid-diag"),
+        *("batch-hybrid-full", "batch-hybrid-diag"),
+        how=in_batches,
+    ),
 )
 
 PLAIN = {"architecture": "relu+LN"}
