@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from scroll._core.checks import unchecked
-from scroll.heads import Head
+from scroll.beliefs.sums import RowSums
+from scroll.heads import Head, SeenRows
 from scroll.heads.prior_gradient import PriorGradient
 from scroll.training.graph import on_side_stream
 
@@ -76,6 +77,16 @@ class TrainedNetwork:
                 [self.body(scaled(part, self.scale)).float() for part in x.split(size)]
             )
 
+    def condition(self, rows: Pictures, psi: Tensor | None = None) -> None:
+        """Give a head whose belief depends on all training rows these rows.
+
+        Args:
+            rows: training pictures.
+            psi: their features, if they are known.
+        """
+        if isinstance(self.head, Head) and self.head.objective.bound:
+            self.head.condition(self.features(rows.x) if psi is None else psi, rows.y)
+
 
 def train_network(
     body: nn.Module,
@@ -104,6 +115,7 @@ def train_network(
         body.train(not course.frozen)
         head.train()
         _epoch(step, epoch, course)
+        now.condition(train, step.seen)
         score = validation_score(head, now.features(held.x) if seen is None else seen, held.y)
         watch(epoch, score)
         since += 1
@@ -184,14 +196,20 @@ class Step:
             )
         # Separately, because the body is the same program for every head and is compiled once.
         self.body: Callable[[Tensor], Tensor] = now.body
-        self.score: Callable[[Tensor, Tensor], Tensor] = self._score
+        self.score: Callable[[Tensor, Tensor, RowSums | None], Tensor] = self._score
         if course.compile:
             self.body, self.score = torch.compile(now.body), torch.compile(self._score)
         self.seen = now.features(rows.x) if course.frozen else None
         self.index = torch.zeros(course.batch, dtype=torch.long, device=device)
         self.calls = 0
         self.graphs: dict[bool, torch.cuda.CUDAGraph] = {}
-        self.prior = PriorGradient(now.head, len(rows.y)) if isinstance(now.head, Head) else None
+        self.prior = self.others = None
+        if isinstance(head := now.head, Head):
+            if head.needs_rest:
+                psi = now.features(rows.x) if self.seen is None else self.seen
+                self.others = SeenRows(head, psi, rows.y)
+            if not head.objective.prior.zero:
+                self.prior = PriorGradient(head, len(rows.y))
 
     def __call__(self, index: Tensor, done: float) -> None:
         """Take a step on the pictures at `index`, after a share `done` of all steps."""
@@ -231,7 +249,9 @@ class Step:
             optimiser.step()
 
     def _loss(self) -> Tensor:
-        loss: Tensor = self.score(self._features().float(), self.rows.y[self.index])
+        psi = self._features().float()
+        rest = None if self.others is None else self.others.swap(self.index, psi)
+        loss: Tensor = self.score(psi, self.rows.y[self.index], rest)
         return loss
 
     def _features(self) -> Tensor:
@@ -243,12 +263,12 @@ class Step:
             psi: Tensor = self.body(x)
         return psi
 
-    def _score(self, psi: Tensor, y: Tensor) -> Tensor:
+    def _score(self, psi: Tensor, y: Tensor, rest: RowSums | None) -> Tensor:
         """Return the loss without the prior."""
         head = self.now.head
         if not isinstance(head, Head):
             plain: Tensor = cast(Loss, head).loss(psi, y, total=len(self.rows.y))
             return plain
         # The paper's form: the mean over rows and outputs, and the prior divided by rows alone.
-        loss: Tensor = head.loss(psi, y, total=len(self.rows.y), prior=False)
+        loss: Tensor = head.loss(psi, y, total=len(self.rows.y), prior=False, rest=rest)
         return loss / head.likelihood.latents

@@ -55,6 +55,26 @@ GRID: dict[str, GridExperiment] = {
         ),
         where={},
     ),
+    "cells-large": GridExperiment(
+        "hybrids in mini-batches of 1024 on large tables",
+        _rows(*lines.CELLS_LARGE),
+        several(
+            by_set("cells_large_nll", "Test NLL", lines.CELLS_LARGE, "nll"),
+            by_set("cells_large_rmse", "Test RMSE", lines.CELLS_LARGE, "rmse"),
+        ),
+        where=lines.LARGE,
+        sets=("california", "protein"),
+    ),
+    "code-length": GridExperiment(
+        "whether the prequential code length can take the place of validation rows",
+        _rows(*lines.CODES),
+        several(
+            by_set("code_length_nll", "Test NLL", lines.CODES, "nll"),
+            by_set("code_length", "Code length, nats per row", lines.CODES, "code"),
+            builders.code_ranks,
+        ),
+        where={},
+    ),
     "ens-mixture": GridExperiment(
         "ensembles scored as a normal distribution with their moments and as the exact mixture",
         lines.MIXTURE.rows,

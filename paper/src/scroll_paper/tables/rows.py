@@ -137,17 +137,19 @@ def _batched(*methods: str, how: Ways) -> RowGroup:
     return labelled(rows).with_(ways=how)
 
 
+BATCHED = (
+    *("block-hybrid-full", "block-hybrid-diag"),
+    *("batch-hybrid-full", "batch-hybrid-diag"),
+)
 CELLS = (  # new cells of the design space beside those that they are compared with
     group("scroll-full", "scroll-diag"),
     group("closed-full", "closed-diag"),
     group("hybrid-full", "hybrid-diag"),
     group("prequential-full", "prequential-diag"),
-    _batched(
-        *("scroll-full", "scroll-diag", "block-hybrid-full", "block-hybrid-diag"),
-        *("batch-hybrid-full", "batch-hybrid-diag"),
-        how=in_batches,
-    ),
+    _batched("scroll-full", "scroll-diag", *BATCHED, how=in_batches),
 )
+CODED = ("prequential-full", "prequential-diag", "coded-evidence", "coded-hybrid-diag")
+CODES = tuple(group(m, f"{m}-by-code", f"{m}-all-rows", ranked=None) for m in CODED)
 
 PLAIN = {"architecture": "relu+LN"}
 NEVER_STOP = {"patience": 2000, "steps": 10_000}  # as many checks as there are
@@ -217,6 +219,7 @@ SCALE = tuple(
     block.with_(LARGE, on_scale)
     for block in (SCROLL, REFERENCES, labelled(_SCALE_ENSEMBLES, ranked=False))
 )
+CELLS_LARGE = (group("scroll-full", "scroll-diag", *BATCHED).with_(LARGE),)
 # A step moves a hidden unit by the rate times |x|_1, which without the scaling of rows to length
 # one is sqrt(D) times as much: either the rate makes up for it, or all rows are divided by that.
 IN_HAND: tuple[Where, ...] = ({"short_steps": True}, {"even_rows": True})
