@@ -57,7 +57,8 @@ class SeenRows:
         y, now = self.targets.gather(-1, rows), psi.to(self.psi.dtype).unsqueeze(-3)
         rest = self.sums.minus(row_sums(self.psi.gather(-2, along), y))
         self.psi.scatter_(-2, along, now)
-        for kept, new in zip(_tensors(self.sums), _tensors(rest.plus(row_sums(now, y))), strict=True):
+        every = rest.plus(row_sums(now, y))
+        for kept, new in zip(_tensors(self.sums), _tensors(every), strict=True):
             kept.copy_(new)  # in place, as a captured step reads the same tensors
         return rest
 

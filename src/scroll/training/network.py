@@ -74,10 +74,12 @@ class Network(nn.Module):
             rest: returns the sums over the other rows, given the features of these.
         """
         psi: Tensor = self.body(rows.x)
-        # Not every head takes weights or sums.
-        more = {} if rows.weight is None else {"weight": rows.weight}
-        sums = {} if rest is None else {"rest": rest(psi)}
-        data = total * self.trainable.loss(psi, rows.y, total=total, **more, **sums)
+        if rest is None:  # not every head takes weights
+            weight = {} if rows.weight is None else {"weight": rows.weight}
+            data = total * self.trainable.loss(psi, rows.y, total=total, **weight)
+        else:
+            head = cast(Head, self.head)
+            data = total * head.loss(psi, rows.y, total, rows.weight, rest=rest(psi))
         if not decay:
             return data
         return data + decay * sum(w.square().flatten(1).sum(-1) for w in self.body.parameters())
