@@ -202,14 +202,11 @@ class Head(nn.Module):
     @torch.no_grad()
     @full_precision
     def fit_noise(self, psi: Tensor, y: Tensor) -> "Head":
-        """Set each output's noise to the root mean square residual, as MAP-type methods do.
+        """Set the noise to the root mean square residual, as MAP-type methods do; return the head.
 
         Args:
             psi: features, (..., N, H).
             y: their targets.
-
-        Returns:
-            The head itself.
         """
         log_noise = checks.log_noise_of(self.likelihood)
         residual = self.problem(psi, y).y - self.message(psi).mean

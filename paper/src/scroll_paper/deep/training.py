@@ -87,6 +87,17 @@ class TrainedNetwork:
         if isinstance(self.head, Head) and self.head.objective.bound:
             self.head.condition(self.features(rows.x) if psi is None else psi, rows.y)
 
+    def others(self, rows: Pictures, psi: Tensor | None = None) -> SeenRows | None:
+        """Return the features of all training rows, if the loss of a batch needs them.
+
+        Args:
+            rows: training pictures.
+            psi: their features, if they are known.
+        """
+        if not (isinstance(self.head, Head) and self.head.needs_rest):
+            return None
+        return SeenRows(self.head, self.features(rows.x) if psi is None else psi, rows.y)
+
 
 def train_network(
     body: nn.Module,
@@ -115,7 +126,6 @@ def train_network(
         body.train(not course.frozen)
         head.train()
         _epoch(step, epoch, course)
-        now.condition(train, step.seen)
         score = validation_score(head, now.features(held.x) if seen is None else seen, held.y)
         watch(epoch, score)
         since += 1
@@ -132,12 +142,16 @@ def train_network(
 
 
 def _epoch(step: "Step", epoch: int, course: Course) -> None:
-    """Take the steps of an epoch, in a random order; the last, incomplete batch is left out."""
+    """Take the steps of an epoch, in a random order; the last, incomplete batch is left out.
+
+    A belief that depends on all training rows then follows from their present features.
+    """
     rows = step.rows
     order = torch.randperm(len(rows.y), device=rows.x.device)
     batches = order[: len(order) - len(order) % course.batch].split(course.batch)
     for i, index in enumerate(batches):
         step(index, (epoch + i / len(batches)) / course.epochs)
+    step.now.condition(rows, step.seen)
 
 
 @torch.no_grad()
@@ -203,13 +217,9 @@ class Step:
         self.index = torch.zeros(course.batch, dtype=torch.long, device=device)
         self.calls = 0
         self.graphs: dict[bool, torch.cuda.CUDAGraph] = {}
-        self.prior = self.others = None
-        if isinstance(head := now.head, Head):
-            if head.needs_rest:
-                psi = now.features(rows.x) if self.seen is None else self.seen
-                self.others = SeenRows(head, psi, rows.y)
-            if not head.objective.prior.zero:
-                self.prior = PriorGradient(head, len(rows.y))
+        self.others = now.others(rows, self.seen)
+        with_prior = isinstance(now.head, Head) and not now.head.objective.prior.zero
+        self.prior = PriorGradient(cast(Head, now.head), len(rows.y)) if with_prior else None
 
     def __call__(self, index: Tensor, done: float) -> None:
         """Take a step on the pictures at `index`, after a share `done` of all steps."""

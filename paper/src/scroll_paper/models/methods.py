@@ -15,7 +15,7 @@ from scroll.training.batches import Rows
 from scroll.training.network import HeldOutScore, held_out_mse
 
 from ..data.datasets import SETS
-from . import evaluation
+from . import coding, evaluation
 from .baselines import Constant, Lead, MeanVariance, Variational
 from .gp import Process
 from .method import Method, Setting, Training, start_noise
@@ -158,10 +158,8 @@ def _coded(label: str, name: str, covariance: str, method: str) -> dict[str, Met
     by the code length, and by the code length of training and validation rows, on all of which
     it is then trained."""
     by_code, all_rows = f"{name}-by-code", f"{name}-all-rows"
-    training = replace(_bound(covariance, method), report=evaluation.coded(by_code))
-    joined = replace(
-        training, report=evaluation.coded(""), score=evaluation.code_length, joined=True
-    )
+    training = replace(_bound(covariance, method), report=coding.coded(by_code))
+    joined = replace(training, report=coding.coded(""), score=coding.code_length, joined=True)
     return {
         name: Method(label, training),
         by_code: Method(f"{label}, body by code length", training, name),
