@@ -69,8 +69,8 @@ GRID: dict[str, GridExperiment] = {
         "whether the prequential code length can take the place of validation rows",
         _rows(*lines.CODES),
         several(
-            by_set("code_length_nll", "Test NLL", lines.CODES, "nll"),
-            by_set("code_length", "Code length, nats per row", lines.CODES, "code"),
+            by_set("codes_nll", "Test NLL", lines.CODES, "nll"),
+            by_set("codes_code", "Code length, nats per row", lines.CODES, "code"),
             builders.code_ranks,
         ),
         where={},

@@ -188,17 +188,16 @@ def code_ranks(found: Selection, scope: Scope) -> list[Table]:
     """Rank correlation of code length and validation NLL with test NLL, over the same networks."""
     lines: dict[Label, dict[str, Cell]] = {}
     heads = scope.headings()
-    for label, methods in {
-        **{str(TABLE_METHODS[m].label): (m,) for m in rows.CODED},
-        "All four, routes and bodies": rows.CODED,
-    }.items():
+    wanted = tuple(m for m in rows.CODED if scope.methods is None or m in scope.methods)
+    each = {str(TABLE_METHODS[m].label): (m,) for m in wanted}
+    for label, methods in (each | {"Routes and bodies": wanted}).items():
         for kind, score in {"code length": _code, "validation NLL": _val}.items():
             lines[label, kind] = {
                 heads[s]: cell(_agreement(found, scope, s, methods, score), digits=2)
                 for s in scope.sets
             }
-    title = "Rank correlation with the test NLL over bodies, mean over seeds"
-    return [Table("code_length_ranks", title, tuple(heads.values()), [lines])]
+    title = "Rank correlation with the test NLL over the networks of a seed, mean over seeds"
+    return [Table("codes_ranks", title, tuple(heads.values()), [lines])]
 
 
 def _code(record: Record) -> float:
