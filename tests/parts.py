@@ -172,7 +172,8 @@ FACTORS = {
 }
 
 CONJUGATE = [key for key, row in METHODS.items() if not row.batches]
-FREE = [key for key, row in METHODS.items() if row.batches]
+FREE = [key for key, row in METHODS.items() if not row.bound]
+IN_BATCHES = [key for key, row in METHODS.items() if row.bound and row.batches]
 
 
 def make_head(key, features=4, **kwargs):

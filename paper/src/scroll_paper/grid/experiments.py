@@ -45,6 +45,36 @@ GRID: dict[str, GridExperiment] = {
         ),
         where={},
     ),
+    "cells": GridExperiment(
+        "new cells of the design space: NLL, calibration error, RMSE",
+        _rows(*lines.CELLS),
+        several(
+            by_set("cells_nll", "Test NLL", lines.CELLS, "nll"),
+            by_set("cells_caliberr", "Calibration error", lines.CELLS, "caliberr"),
+            by_set("cells_rmse", "Test RMSE", lines.CELLS, "rmse"),
+        ),
+        where={},
+    ),
+    "cells-large": GridExperiment(
+        "hybrids in mini-batches of 1024 on large tables",
+        _rows(*lines.CELLS_LARGE),
+        several(
+            by_set("cells_large_nll", "Test NLL", lines.CELLS_LARGE, "nll"),
+            by_set("cells_large_rmse", "Test RMSE", lines.CELLS_LARGE, "rmse"),
+        ),
+        where=lines.LARGE,
+        sets=("california", "protein"),
+    ),
+    "code-length": GridExperiment(
+        "whether the prequential code length can take the place of validation rows",
+        _rows(*lines.CODES),
+        several(
+            by_set("codes_nll", "Test NLL", lines.CODES, "nll"),
+            by_set("codes_code", "Code length, nats per row", lines.CODES, "code"),
+            builders.code_ranks,
+        ),
+        where={},
+    ),
     "ens-mixture": GridExperiment(
         "ensembles scored as a normal distribution with their moments and as the exact mixture",
         lines.MIXTURE.rows,

@@ -83,6 +83,7 @@ class Training:
         late: report only when the whole stack has finished, because reporting takes long.
         raw: the inputs are the features: no body, no architecture.
         rows: most training rows to use; None is all.
+        joined: train on training and validation rows together; `score` then sees the same rows.
     """
 
     head: Callable[[int, Lead, Setting], nn.Module]
@@ -98,6 +99,7 @@ class Training:
     late: bool = False
     raw: bool = False
     rows: int | None = None
+    joined: bool = False
 
     def knobs(self, name: str) -> tuple[float | None, ...]:
         """Return the grid of the hyper-parameter on a data set."""

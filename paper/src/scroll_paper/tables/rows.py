@@ -168,6 +168,31 @@ WIDER_GRID = RowGroup(
     )
 )
 
+def in_batches(name: str) -> tuple[Where, ...]:
+    """Batches of 256, or of 32 where they would be more than a quarter of the rows."""
+    return ({"batch": 256 if SETS[name].train_rows >= 1024 else 32},)
+
+
+def _batched(*methods: str, how: Ways) -> RowGroup:
+    """Return rows of methods in mini-batches, under labels that say so."""
+    rows = {f"{TABLE_METHODS[m].label}, in batches": m for m in methods}
+    return labelled(rows).with_(ways=how)
+
+
+BATCHED = (
+    *("block-hybrid-full", "block-hybrid-diag"),
+    *("batch-hybrid-full", "batch-hybrid-diag"),
+)
+CELLS = (  # new cells of the design space beside those that they are compared with
+    group("scroll-full", "scroll-diag"),
+    group("closed-full", "closed-diag"),
+    group("hybrid-full", "hybrid-diag"),
+    group("prequential-full", "prequential-diag"),
+    _batched("scroll-full", "scroll-diag", *BATCHED, how=in_batches),
+)
+CODED = ("prequential-full", "prequential-diag", "coded-evidence", "coded-hybrid-diag")
+CODES = tuple(group(m, f"{m}-by-code", f"{m}-all-rows", ranked=None) for m in CODED)
+
 PLAIN = {"architecture": "relu+LN"}
 NEVER_STOP = {"patience": 2000, "steps": 10_000}  # as many checks as there are
 _FLOORS: Mapping[int, Where] = {k: {} if k == 4 else {"floor": 10.0**-k} for k in (6, 5, 4, 3, 2)}
@@ -236,6 +261,7 @@ SCALE = tuple(
     block.with_(LARGE, on_scale)
     for block in (SCROLL, REFERENCES, labelled(_SCALE_ENSEMBLES, ranked=False))
 )
+CELLS_LARGE = (group("scroll-full", "scroll-diag", *BATCHED).with_(LARGE),)
 # A step moves a hidden unit by the rate times |x|_1, which without the scaling of rows to length
 # one is sqrt(D) times as much: either the rate makes up for it, or all rows are divided by that.
 IN_HAND: tuple[Where, ...] = ({"short_steps": True}, {"even_rows": True})
