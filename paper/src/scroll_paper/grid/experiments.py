@@ -5,7 +5,7 @@ from dataclasses import replace
 from scroll.training.bodies import ARCHITECTURES
 
 from ..data.datasets import LABELLED, SETS
-from ..tables import builders
+from ..tables import arithmetic, builders
 from ..tables import rows as lines
 from ..tables.builders import by_set, several
 from ..tables.rows import Row, RowGroup
@@ -112,6 +112,10 @@ GRID: dict[str, GridExperiment] = {
     "loo-gap": GridExperiment(
         "the shared score against leave-one-out on trained features",
         (Row("loo-gap", "loo-gap"),), builders.loo_gap, seeds=_TEN,
+    ),
+    "arithmetic": GridExperiment(
+        "the spread of results due to rounding beside the spread over seeds",
+        arithmetic.ROWS, arithmetic.spreads, seeds=_TEN,
     ),
     "classification": GridExperiment(
         "nine classification heads and their baselines, relu+LN: NLL, ECE",
