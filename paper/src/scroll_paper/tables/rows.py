@@ -123,6 +123,10 @@ PRIOR = (
     ),
     labelled({"MVN (free var., tuned lambda)": "mvn"}),
 )
+LAYERS = (
+    group("scroll-full", "scroll-diag"),
+    group("two-beliefs-full", "two-beliefs-diag", "two-beliefs-full-alpha"),
+)
 
 PLAIN = {"architecture": "relu+LN"}
 NEVER_STOP = {"patience": 2000, "steps": 10_000}  # as many checks as there are
