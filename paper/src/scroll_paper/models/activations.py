@@ -13,7 +13,7 @@ from torch.special import erfcx
 
 from scroll.factors.factor import Moments
 
-NODES, REACH = 33, 6.4  # of the trapezoid rule for tanh: their number, and how far they reach
+NODES, REACH = 41, 6.4  # of the trapezoid rule for tanh: their number, and how far they reach
 
 
 class _Context(Protocol):
@@ -100,8 +100,8 @@ class _Bent(torch.autograd.Function):
 def bent(mean: Tensor, var: Tensor, nodes: int = NODES) -> Moments:
     """Return the mean and variance of tanh(a), a ~ N(mean, var), by the trapezoid rule.
 
-    Its error is about exp(-pi^2/(std h)), h the distance of two nodes, 0.4 with the default: 1e-9
-    at std = 1.2 and 5e-6, the rounding of single precision, at std = 2.
+    With h the distance of two nodes, its error is of the order of exp(-pi^2/(std h))/(std h). By
+    default, h = 0.32, it is below 1e-9 up to std = 1.1 and below 2e-5 up to std = 2.
 
     Args:
         mean: of the pre-activation.
