@@ -9,7 +9,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.special import erfcx
+from torch.special import ndtr
 
 from scroll.factors.factor import Moments
 
@@ -35,10 +35,10 @@ class _Rectified(torch.autograd.Function):
         std, at = _standard(mean, var)
         far = at.abs()
         density = torch.exp(-far.square() / 2) / sqrt(2 * pi)
-        mills = sqrt(pi / 2) * erfcx(far / sqrt(2))  # (1 - Phi)/density
+        tail = torch.erfc(far / sqrt(2)) / 2
         # First and second moment of relu(z - |t|), z standard normal: what the kink adds.
-        first = density * (1 - far * mills)
-        second = density * ((far.square() + 1) * mills - far)
+        first = density - far * tail
+        second = (far.square() + 1) * tail - far * density
         share = second - first.square()
         share = share + torch.where(at > 0, 1 - 2 * second - 2 * far * first, 0)
         return mean.relu() + std * first, var * share
@@ -47,7 +47,7 @@ class _Rectified(torch.autograd.Function):
     def backward(ctx: _Context, by_mean: Tensor, by_var: Tensor) -> tuple[Tensor, Tensor]:
         mean, var = ctx.saved_tensors
         std, at = _standard(mean, var)
-        below, above = torch.special.ndtr(-at), torch.special.ndtr(at)
+        below, above = ndtr(-at), ndtr(at)
         # density/std; at zero variance there is none, but at the kink itself.
         rate = torch.exp(-at.square() / 2) / (sqrt(2 * pi) * torch.where(var > 0, std, 1))
         rate = torch.where(var > 0, rate, 0)
