@@ -160,6 +160,16 @@ GRID: dict[str, GridExperiment] = {
         "the shared score against leave-one-out on trained features",
         (Row("loo-gap", "loo-gap"),), builders.loo_gap, seeds=_TEN,
     ),
+    "cells-layers": GridExperiment(
+        "a belief over the weights of the last hidden layer, too: NLL, calibration error, RMSE",
+        _rows(*lines.LAYERS),
+        several(
+            by_set("cells_layers_nll", "Test NLL", lines.LAYERS, "nll"),
+            by_set("cells_layers_caliberr", "Calibration error", lines.LAYERS, "caliberr"),
+            by_set("cells_layers_rmse", "Test RMSE", lines.LAYERS, "rmse"),
+        ),
+        where={},
+    ),
     "arithmetic": GridExperiment(
         "the spread of results due to rounding beside the spread over seeds",
         arithmetic.ROWS, arithmetic.spreads, seeds=_TEN,

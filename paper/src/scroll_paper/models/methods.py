@@ -10,14 +10,16 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from scroll.heads import ClassificationHead, OrdinalHead, RegressionHead
+from scroll.heads import ClassificationHead, Head, OrdinalHead, RegressionHead
 from scroll.training.batches import Rows
+from scroll.training.bodies import MLP
 from scroll.training.network import HeldOutScore, held_out_mse
 
 from ..data.datasets import SETS
 from . import coding, evaluation
 from .baselines import Constant, Lead, MeanVariance, Variational
 from .gp import Process
+from .layers import BeliefLayer, TwoBeliefs
 from .method import Method, Setting, Training, start_noise
 from .softmax import Softmax, VariationalSoftmax
 
@@ -88,6 +90,16 @@ def _constant(features: int, lead: Lead, setting: Setting) -> nn.Module:
 
 def _process(features: int, lead: Lead, setting: Setting) -> nn.Module:
     return Process(features, lead)
+
+
+def _two_beliefs(covariance: str, learns_alpha: bool = False) -> Training:
+    """A belief over the last hidden layer too; it is diagonal."""
+
+    def joint(layer: MLP, last: nn.Module) -> nn.Module:
+        assert isinstance(last, Head)
+        return TwoBeliefs(BeliefLayer(layer, learns_alpha), last)
+
+    return Training(_normal(covariance), joint=joint)
 
 
 def _kl_weights(rows: int) -> tuple[float, ...]:
@@ -238,6 +250,11 @@ TABLE_METHODS: dict[str, Method] = {
         for kind in ("Block", "Batch")
         for cov in ("Full", "Diag")
     },
+    "two-beliefs-full": Method("Two beliefs, Full", _two_beliefs("full")),
+    "two-beliefs-diag": Method("Two beliefs, Diag", _two_beliefs("diag")),
+    "two-beliefs-full-alpha": Method(
+        "Two beliefs, Full, alpha learned in both", _two_beliefs("full", learns_alpha=True)
+    ),
     "scroll-full-refit": Method("SCROLL-Full", _REFIT),
     "free-hybrid": Method("SCROLL-Full, then hybrid", _REFIT, "scroll-full-refit"),
     "loo-gap": Method("loo-gap", _REFIT, "scroll-full-refit"),

@@ -19,7 +19,14 @@ def _counts(output: Path, quick: bool, say: Say) -> list[Table]:
     return counts(output, quick, say)
 
 
+def _gaps(output: Path, quick: bool, say: Say) -> list[Table]:
+    from .gaps import gaps
+
+    return gaps(output, quick, say)
+
+
 STUDIES = {
     "two-moons": Study("where MAP, Laplace and SCROLL are sure of a class", _two_moons),
     "counts": Study("overdispersion, simulated and on public counts", _counts),
+    "gaps": Study("what binding costs, and what the free variance misses, per data set", _gaps),
 }

@@ -129,6 +129,10 @@ PRIOR = (
     ),
     labelled({"MVN (free var., tuned lambda)": "mvn"}),
 )
+LAYERS = (
+    group("scroll-full", "scroll-diag"),
+    group("two-beliefs-full", "two-beliefs-diag", "two-beliefs-full-alpha"),
+)
 
 OFFSETS = (
     RowGroup(
