@@ -241,7 +241,8 @@ def classification(depth: int, body: str = "relu+LN") -> tuple[RowGroup, ...]:
 
 def about_mode(kind: str) -> RowGroup:
     """Rows of a free head for labels, beside refits about the mode of its posterior."""
-    return group(f"{kind}-full", *(f"{kind}-{name}" for name in ABOUT_MODE), where=PLAIN)
+    names = (*ABOUT_MODE, "diag", "none")
+    return group(*(f"{kind}-{name}" for name in names), where=PLAIN)
 
 
 def newton_trained(kind: str) -> RowGroup:
