@@ -172,6 +172,7 @@ FACTORS = {
 }
 
 CONJUGATE = [key for key, row in METHODS.items() if not row.batches]
+NEWTON = [key for key in METHODS if key.startswith("laplace-")]  # they search a mode
 FREE = [key for key, row in METHODS.items() if row.batches]
 
 

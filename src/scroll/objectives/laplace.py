@@ -27,7 +27,7 @@ from .parts import ONE_BELIEF, Cavity, Route
 REMOVABLE_SITES = "a Laplace posterior, out of which a Newton step takes each point"
 STEPS = 50  # of Newton's method, at most
 CLOSE = 1e-3  # share of the rounding error of the log joint that a further step may gain
-HALVINGS = 24  # of a step that overshoots
+SHARES = 20  # of a step that overshoots: 1, 1/4, 1/16, ...
 BLOCK = 256  # rows that are left out at a time, for the correction of second order
 
 
@@ -75,7 +75,7 @@ def log_evidence(p: Problem, belief: Belief[Full]) -> Tensor:
 
 @torch.no_grad()
 def mode(p: Problem, start: Tensor | None = None) -> Tensor:
-    """Return w* by Newton's method, (..., H); a step that overshoots is halved.
+    """Return w* by Newton's method, (..., H); of a step that overshoots, a share is taken.
 
     Args:
         p: the problem; its factor must be log-concave in f.
@@ -83,7 +83,7 @@ def mode(p: Problem, start: Tensor | None = None) -> Tensor:
     """
     lead = torch.broadcast_shapes(p.y.shape[:-1], p.psi.shape[:-2], p.alpha.shape)
     w = p.psi.new_zeros(*lead, p.psi.shape[-1]) if start is None else start
-    shares = 0.5 ** torch.arange(HALVINGS, dtype=w.dtype, device=w.device)
+    shares = 0.25 ** torch.arange(SHARES, dtype=w.dtype, device=w.device)
     shares = shares.reshape(-1, *(1,) * w.dim())
     eps = torch.finfo(w.dtype).eps
     for _ in range(STEPS):
