@@ -263,7 +263,7 @@ def _register(head: Head, alpha: float, bias: bool) -> None:
     head.mean = head.family = head.log_site_noise = None
     if route.needs_belief:
         head.mean = nn.Parameter(torch.empty(shape).uniform_(-1, 1) * head.in_features**-0.5)
-    if route.needs_added:
+    if route.needs_added and route.needs_gaussian:
         noise = gaussian(head.likelihood.factor(), route.name).noise
         head.log_site_noise = nn.Parameter(noise.detach().log())
     if route.needs_every_row:

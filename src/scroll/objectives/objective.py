@@ -15,6 +15,7 @@ from ..beliefs.families import FAMILIES, by_size
 from ..beliefs.problem import Problem, gaussian
 from ..factors.factor import Moments
 from .cavities import CAVITIES, leave_batch_out, leave_one_out, sequential, shared
+from .laplace import laplace, laplace_hybrid, newton_leave_one_out
 from .parts import Cavity, Filtered, PriorTerm, Route, Score
 from .routes import (
     ROUTES,
@@ -141,8 +142,9 @@ class Objective:
 
 def _partners(route: Route[Belief | Filtered], cavity: Cavity) -> str:
     """Name our routes that fit the cavity and our cavities that fit the route."""
-    routes = " or ".join(f"`{r.name}`" for r in ROUTES if cavity.needs in r.gives)
-    cavities = " or ".join(f"`{c.name}`" for c in CAVITIES if c.needs in route.gives)
+    known = (*ROUTES, laplace, laplace_hybrid), (*CAVITIES, newton_leave_one_out)
+    routes = " or ".join(f"`{r.name}`" for r in known[0] if cavity.needs in r.gives)
+    cavities = " or ".join(f"`{c.name}`" for c in known[1] if c.needs in route.gives)
     ways = ([f"route {routes}"] if routes else []) + ([f"cavity {cavities}"] if cavities else [])
     return f"Use {', or '.join(ways)}." if ways else ""
 
@@ -193,6 +195,10 @@ METHODS: dict[str, Objective] = {
     **_rows("prequential", _SPREAD, Objective(prequential, sequential, prior=none)),
     **_rows("batch-hybrid", _SPREAD, Objective(batch_hybrid, leave_one_out, prior=none)),
     **_rows("block-hybrid", _SPREAD, Objective(block_hybrid, leave_batch_out, prior=none)),
+    # The same for every log-concave factor, about Laplace's posterior.
+    "laplace-closed-full": Objective(laplace),
+    "laplace-loo-full": Objective(laplace, newton_leave_one_out, prior=none),
+    **_rows("laplace-hybrid", _SPREAD, Objective(laplace_hybrid, newton_leave_one_out, prior=none)),
 }
 """The named methods, by "method-covariance"."""
 

@@ -72,14 +72,15 @@ class Route(Generic[B]):
       or `Diag` with `diagonal`; with `needs_added`, the `Sum` of one of them and `problem.added`.
     - With `REMOVABLE_POINTS`, the covariance has `downdated_quad`. If it is a `Diag`,
       `leave_one_out` takes the mean and the leverages from the exact posterior.
+    - A route with `needs_added` and `needs_gaussian` also reads `problem.site`, the noise of the
+      posterior that the covariance is added to.
     - With `EARLIER_BELIEFS`, the belief is a `Filtered`, or the exact posterior of the problem.
 
     Args:
         compute: a function of the problem that returns the belief.
         gives: what a cavity can do with the belief, such as `REMOVABLE_POINTS`.
         needs_belief: the route reads `problem.free`, a mean and a covariance that a head learns.
-        needs_added: the route reads `problem.added`, a covariance that a head learns, and
-            `problem.site`, the noise of the posterior that it is added to.
+        needs_added: the route reads `problem.added`, a covariance that a head learns.
         needs_every_row: the belief depends on the rows, so training takes all in one batch.
         needs_rest: the route reads `problem.rest`, sums over the rows outside the batch, so that
             training may take some rows at a time after all.

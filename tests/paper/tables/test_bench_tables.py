@@ -135,7 +135,8 @@ METRICS = ("nll", "rmse", "caliberr", "train_nll", "nll_mixture", "gap", "d_eff"
            "auroc", "code")  # fmt: skip
 OWN = {  # experiments that the paper does not have
     "classification-bodies", "arithmetic", "offset", "steps", "vbll-grid", "text-shift",
-    "cells", "cells-large", "cells-layers", "code-length",
+    "cells", "cells-large", "cells-layers", "code-length", "cells-labels",
+    "cells-labels-trained",
 }  # fmt: skip
 OTHER = {  # experiments whose tables have something else along the top
     "traintest-gap", "batching", "depth-trajectory", "loo-gap", "arithmetic", "text-shift",

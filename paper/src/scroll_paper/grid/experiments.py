@@ -83,8 +83,37 @@ GRID: dict[str, GridExperiment] = {
     "prior-ablation": GridExperiment(
         "prior term: learned, fixed, left out, or KL",
         _rows(*lines.PRIOR),
-        by_set("appendix_prior_ablation", "Test NLL", lines.PRIOR, "nll"),
+        several(
+            by_set("appendix_prior_ablation", "Test NLL", lines.PRIOR, "nll"),
+            by_set("prior_ablation_caliberr", "Calibration error", lines.PRIOR, "caliberr"),
+        ),
         where={},
+    ),
+    "references": GridExperiment(
+        "references since the paper: decoupled KL weight, LOO-CRPS scale",
+        _rows(*lines.REFERENCES_SINCE),
+        several(
+            by_set("references_nll", "Test NLL", lines.REFERENCES_SINCE, "nll"),
+            by_set(
+                "references_caliberr", "Calibration error", lines.REFERENCES_SINCE, "caliberr"
+            ),
+        ),
+    ),
+    "cells-labels": GridExperiment(
+        "labels: Laplace's posterior and its hybrid on the features of free heads, relu+LN",
+        _rows(*lines.LABEL_CELLS),
+        several(
+            by_set("cells_labels_nll", "Test NLL", lines.LABEL_CELLS, "nll"),
+            by_set("cells_labels_ece", "Calibration error of labels", lines.LABEL_CELLS, "ece"),
+        ),
+        sets=_LABELLED,
+    ),
+    "cells-labels-trained": GridExperiment(
+        "labels: heads trained through Laplace's posterior, relu+LN",
+        _rows(*lines.TRAINED_LABEL_CELLS),
+        by_set("cells_labels_trained_nll", "Test NLL", lines.TRAINED_LABEL_CELLS, "nll"),
+        sets=_LABELLED,
+        seeds=SEEDS[:5],
     ),
     "architecture": GridExperiment(
         "the four architectures of the body, one by one",

@@ -136,6 +136,35 @@ class Variational(nn.Module):
         return loss.squeeze(-1) / total
 
 
+class Decoupled(nn.Module):
+    """PPGPR with decoupled regularisation: a free belief, log E p, and a KL with its own weight.
+
+    loss = mean_n -log Z_n + weight KL(q || p) / N; a weight of one is the method "kl".
+
+    Args:
+        head: a head of the method "kl".
+    """
+
+    batches = True
+    weight: Tensor
+
+    def __init__(self, head: Head):
+        super().__init__()
+        self.head, self.replicates = head, head.replicates
+        self.register_buffer("weight", torch.ones(head.replicates))
+
+    def forward(self, psi: Tensor) -> Normal:
+        """Return the predictive distribution of each row of psi (..., N, H)."""
+        found: Normal = self.head(psi)
+        return found
+
+    def loss(self, psi: Tensor, y: Tensor, total: int) -> Tensor:
+        """Return the mean loss per row, (...)."""
+        problem = self.head.problem(psi, y)
+        losses = self.head.objective.loss(problem, total, prior_weight=self.weight[..., None])
+        return losses.sum(-1) / total
+
+
 def bayesian_head(network: Network) -> Head:
     """Return the head of a network, which must be one of SCROLL's."""
     assert isinstance(network.head, Head)

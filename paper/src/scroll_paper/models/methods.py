@@ -16,14 +16,15 @@ from scroll.training.bodies import MLP
 from scroll.training.network import HeldOutScore, held_out_mse
 
 from ..data.datasets import SETS
-from . import coding, evaluation
-from .baselines import Constant, Lead, MeanVariance, Variational
+from . import coding, evaluation, refits
+from .baselines import Constant, Decoupled, Lead, MeanVariance, Variational
 from .gp import Process
 from .layers import BeliefLayer, TwoBeliefs
 from .method import Method, Setting, Training, start_noise
 from .softmax import Softmax, VariationalSoftmax
 
 LAMBDAS = (1e-4, 1e-3, 1e-2, 1e-1)
+KL_WEIGHTS = (0.01, 0.05, 0.2, 1.0)  # of PPGPR with decoupled regularisation
 ALPHAS = (1e-2, 1e-1, 1.0, 1e1)
 PROBIT_SCALE = 1.005
 MakeHead = Callable[[int, Lead, Setting], nn.Module]
@@ -45,20 +46,32 @@ def _normal(covariance: str, method: str = "scroll", bias: bool = False) -> Make
     return make
 
 
-def _labels(kind: str, covariance: str) -> MakeHead:
+def _labels(kind: str, covariance: str, method: str = "scroll") -> MakeHead:
     """Return the maker of one of the nine heads for labels."""
 
     def make(features: int, lead: Lead, setting: Setting) -> nn.Module:
         classes, floor = SETS[setting.set].classes, setting.floor
         if kind == "ordinal":
             return OrdinalHead(
-                features, classes, scale=PROBIT_SCALE, covariance=covariance, floor=floor,
-                replicates=lead,
+                features, classes, scale=PROBIT_SCALE, covariance=covariance, method=method,
+                floor=floor, replicates=lead,
             )  # fmt: skip
         return ClassificationHead(
             features, classes, kind, scale=PROBIT_SCALE if kind == "ova" else None, bias=False,
-            covariance=covariance, floor=floor, replicates=lead,
+            covariance=covariance, method=method, floor=floor, replicates=lead,
         )  # fmt: skip
+
+    return make
+
+
+def _decoupled(covariance: str) -> MakeHead:
+    """Return the maker of a regression head whose KL has a weight of its own."""
+    made = _normal(covariance, "kl")
+
+    def make(features: int, lead: Lead, setting: Setting) -> nn.Module:
+        head = made(features, lead, setting)
+        assert isinstance(head, RegressionHead)
+        return Decoupled(head)
 
     return make
 
@@ -190,6 +203,12 @@ _CODED = {
     **_coded("Evidence", "coded-evidence", "full", "evidence"),
     **_coded("Hybrid-Diag", "coded-hybrid-diag", "diag", "hybrid"),
 }
+_SCALED = Training(_normal("full"), report=refits.scaled("free-crps", "evidence"), late=True)
+_EXACT_SCALED = replace(
+    _bound("full", "evidence"), report=refits.scaled("exact-crps", "head"), late=True
+)
+_FIXED_KL = Training(_normal("full", "fixed-kl"), ALPHAS, _set_alpha)
+_DECOUPLED = Training(_decoupled("full"), KL_WEIGHTS, _set_weight)
 _SMALL = ("yacht", "concrete", "energy", "wine", "boston")  # as printed in the paper
 
 TABLE_METHODS: dict[str, Method] = {
@@ -240,6 +259,19 @@ TABLE_METHODS: dict[str, Method] = {
     "no-prior-diag": Method(
         "Diag, no prior (tuned lambda)", replace(_NO_PRIOR, head=_normal("diag", "no-prior"))
     ),
+    "fixed-kl-full": Method("Full, KL, fixed alpha (tuned)", _FIXED_KL),
+    "fixed-kl-diag": Method(
+        "Diag, KL, fixed alpha (tuned)", replace(_FIXED_KL, head=_normal("diag", "fixed-kl"))
+    ),
+    "kl-diag": Method("Diag, KL regulariser (PPGPR)", Training(_normal("diag", "kl"))),
+    "ppgpr-full": Method("Full, PPGPR, tuned KL weight", _DECOUPLED),
+    "ppgpr-diag": Method(
+        "Diag, PPGPR, tuned KL weight", replace(_DECOUPLED, head=_decoupled("diag"))
+    ),
+    "free-crps": Method("SCROLL-Full, refit, LOO-CRPS scale", _SCALED, "scroll-full-scaled"),
+    "scroll-full-scaled": Method("SCROLL-Full", _SCALED),
+    "exact-crps": Method("Full seq, LOO-CRPS scale", _EXACT_SCALED, "seq-full-scaled"),
+    "seq-full-scaled": Method("Full seq", _EXACT_SCALED),
     "hybrid-full": Method("Hybrid-Full", _bound("full", "hybrid")),
     "hybrid-diag": Method("Hybrid-Diag", _bound("diag", "hybrid")),
     **_CODED,
@@ -267,6 +299,30 @@ TABLE_METHODS: dict[str, Method] = {
         )
         for kind in ("OvA", "Ordinal", "GaussReg")
         for cov in ("Full", "Diag", "None")
+    },
+    **{
+        f"{kind}-{name}".lower(): Method(
+            f"{kind}-{label}",
+            Training(
+                _labels(kind.lower(), "full"), report=refits.about_mode(kind.lower()), late=True
+            ),
+            f"{kind}-full-refit".lower() if name != "full-refit" else "",
+        )
+        for kind in ("OvA", "Ordinal")
+        for name, label in refits.ABOUT_MODE.items()
+    },
+    **{
+        f"{kind}-{method}-{cov}".lower(): Method(
+            f"{kind}, {label} {cov}",
+            Training(_labels(kind.lower(), cov.lower(), method)),
+        )
+        for kind in ("OvA", "Ordinal")
+        for method, label, cov in (
+            ("laplace-closed", "Laplace closed", "Full"),
+            ("laplace-loo", "Newton LOO", "Full"),
+            ("laplace-hybrid", "Newton hybrid", "Full"),
+            ("laplace-hybrid", "Newton hybrid", "Diag"),
+        )
     },
     "softmax": Method("CE-softmax", _SOFTMAX),
     "softmax-laplace": Method("Laplace", _SOFTMAX, "softmax"),

@@ -9,6 +9,7 @@ from scroll.training.bodies import ARCHITECTURES
 
 from ..data.datasets import SETS
 from ..models.methods import LAMBDAS, TABLE_METHODS
+from ..models.refits import ABOUT_MODE
 from .selection import Where
 from .table import Label
 
@@ -118,13 +119,13 @@ PRIOR = (
     RowGroup(
         (
             Row("SCROLL-Full (learned alpha)", "scroll-full"),
-            *group("fixed-alpha-full", "no-prior-full", "kl-full").rows,
+            *group("fixed-alpha-full", "no-prior-full", "kl-full", "fixed-kl-full").rows,
         )
     ),
     RowGroup(
         (
             Row("SCROLL-Diag (learned alpha)", "scroll-diag"),
-            *group("fixed-alpha-diag", "no-prior-diag").rows,
+            *group("fixed-alpha-diag", "no-prior-diag", "kl-diag", "fixed-kl-diag").rows,
         )
     ),
     labelled({"MVN (free var., tuned lambda)": "mvn"}),
@@ -196,6 +197,11 @@ CELLS = (  # new cells of the design space beside those that they are compared w
 )
 CODED = ("prequential-full", "prequential-diag", "coded-evidence", "coded-hybrid-diag")
 CODES = tuple(group(m, f"{m}-by-code", f"{m}-all-rows", ranked=None) for m in CODED)
+REFERENCES_SINCE = (
+    group("scroll-full", "scroll-diag"),
+    group("kl-full", "ppgpr-full", "kl-diag", "ppgpr-diag"),
+    group("seq-full", "exact-crps", "free-crps", "free-hybrid"),
+)
 
 PLAIN = {"architecture": "relu+LN"}
 NEVER_STOP = {"patience": 2000, "steps": 10_000}  # as many checks as there are
@@ -317,3 +323,22 @@ def classification(depth: int, body: str = "relu+LN") -> tuple[RowGroup, ...]:
         return nine
     baselines = group("softmax", "vbll-softmax", "softmax-laplace", where=where)
     return (*nine, baselines, group("softmax-ensemble", "softmax-dropout", where=where))
+
+
+def about_mode(kind: str) -> RowGroup:
+    """Rows of a free head for labels, beside refits about the mode of its posterior."""
+    names = (*ABOUT_MODE, "diag", "none")
+    return group(*(f"{kind}-{name}" for name in names), where=PLAIN)
+
+
+def newton_trained(kind: str) -> RowGroup:
+    """Rows of a head for labels that is trained through Laplace's posterior."""
+    names = ("closed-full", "loo-full", "hybrid-full", "hybrid-diag")
+    return group(*(f"{kind}-laplace-{name}" for name in names), where=PLAIN)
+
+
+LABEL_CELLS = tuple(about_mode(kind) for kind in ("ova", "ordinal"))
+TRAINED_LABEL_CELLS = tuple(
+    block for kind in ("ova", "ordinal")
+    for block in (group(f"{kind}-full", where=PLAIN), newton_trained(kind))
+)  # fmt: skip
