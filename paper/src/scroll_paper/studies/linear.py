@@ -107,13 +107,13 @@ def fitted(noise: Callable[[Tensor], Tensor], rows: int, seeds: Sequence[int]) -
     with torch.no_grad():
         frees = [t.network(test.x[i : i + 1]) for i, t in enumerate(singles)]
         mean, var = (torch.cat([getattr(p, k) for p in frees]) for k in ("mean", "variance"))
-        beliefs = [bayesian_head(t.network).belief().cov.dense() for t in singles]
+        each = torch.eye(INPUTS, dtype=torch.float64)  # its projections are the weights
+        beliefs = [bayesian_head(t.network).belief().project(each).var[:, 0] for t in singles]
         bound, truth = closed(test.x), noise(test.x).square()
     predictives = {"free": (mean, var), "closed": (bound.mean, bound.variance)}
     nll = {k: gaussian_nll(test.y, *p) for k, p in {**predictives, "oracle": (mean, truth)}.items()}
     variances = {k: p[1] for k, p in predictives.items()}
-    learned = torch.cat(beliefs).diagonal(dim1=-2, dim2=-1)[:, 0]
-    return Fitted(test.x, nll, {**variances, "truth": truth}, learned)
+    return Fitted(test.x, nll, {**variances, "truth": truth}, torch.cat(beliefs))
 
 
 def gaussian_nll(y: Tensor, mean: Tensor, var: Tensor) -> Tensor:

@@ -8,30 +8,28 @@ from ..tables.table import Table
 from .study import Study
 
 
-def _study(module: str, function: str, about: str) -> Study:
-    """Return the study that a function of a module answers."""
+def _study(function: str, about: str) -> Study:
+    """Return the study that "module.function" answers."""
+    module, _, name = function.rpartition(".")
 
     def answer(output: Path, quick: bool, say: Say) -> list[Table]:
-        found: list[Table] = getattr(import_module(f".{module}", __package__), function)(
-            output, quick, say
-        )
+        home = import_module(f".{module}", __package__)
+        found: list[Table] = getattr(home, name)(output, quick, say)
         return found
 
     return Study(about, answer)
 
 
-STUDIES = {
-    "two-moons": _study(
-        "moons", "two_moons", "where MAP, Laplace and SCROLL are confident of a class"
+_ALL = {
+    "two-moons": ("contours.two_moons", "where MAP, Laplace and SCROLL are confident of a class"),
+    "counts": ("counts.counts", "overdispersion, simulated and on public counts"),
+    "routing-vs-selection": (
+        "routing_selection.routing_vs_selection",
+        "is the gap between the routes one of selection?",
     ),
-    "counts": _study("counts", "counts", "overdispersion, simulated and on public counts"),
-    "routing-vs-selection": _study(
-        "routing_selection", "routing_vs_selection", "is the gap between routes due to selection?"
-    ),
-    "linear": _study("linear", "linear", "both routes at depth zero, for two kinds of noise"),
-    "toy": _study("toy", "toy", "both routes on one input with noise that depends on it"),
-    "cavities": _study("diagrams.cavities", "cavities", "which points the belief scoring one has seen"),
-    "design-space": _study(
-        "diagrams.design_space", "design_space", "every named method in its cell"
-    ),
+    "linear": ("linear.linear", "both routes at depth zero, for two kinds of noise"),
+    "toy": ("toy.toy", "both routes on one input, with noise that depends on it"),
+    "cavities": ("diagrams.cavities.cavities", "which points has the belief that scores one seen?"),
+    "design-space": ("diagrams.design_space.design_space", "every named method in its cell"),
 }
+STUDIES = {name: _study(function, about) for name, (function, about) in _ALL.items()}

@@ -145,8 +145,8 @@ def gaps(h: float, ratio: float, repetitions: int, seed: int, features: int = FE
     test = _normal(g, repetitions, TEST_ROWS, features)
     head = RegressionHead(features, bias=False, replicates=(repetitions,)).double()
     by_evidence = refit(head, x, y)
-    hyper = tuple(t[:, None] for t in best_left_out(x, y))
-    by_left_out = bind(head, by_evidence.statistics, hyper)
+    alpha, noise = best_left_out(x, y)
+    by_left_out = bind(head, by_evidence.statistics, (alpha[:, None], noise[:, None]))
     with torch.no_grad():
         p, q = by_evidence(test), by_left_out(test)
         mean, var = _linear(test, beta), noise_std(test, h).square()

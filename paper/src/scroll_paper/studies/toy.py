@@ -1,7 +1,7 @@
 """Fig. pred_evidence_toy: the two routes on one input, with noise that depends on it.
 
-y = 1.5 sin(1.2 x) + s(x) e, s(x) = 0.1 + 0.6 sin^2 x, x uniform on [-3, 3], e ~ N(0, 1). Both routes
-have the same features, Gaussian bumps along x, and a full covariance.
+y = 1.5 sin(1.2 x) + s(x) e, s(x) = 0.1 + 0.6 sin^2 x, x uniform on [-3, 3], e ~ N(0, 1).
+Both routes have the same features, Gaussian bumps along x, and a full covariance.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from scroll.training.network import Network, stack
 
 from ..data.sources import Say
 from ..grid.lbfgs import quasi_newton
-from ..tables.table import Block, Table, table
+from ..tables.table import Block, Label, Table, table
 from .drawing import BOUND, FREE, GREY, TRUTH, picture
 
 ROWS, SEEDS, REACH, BUMPS = 400, range(5), 3.0, 13
@@ -41,7 +41,9 @@ def toy(output: Path, quick: bool, say: Say) -> list[Table]:
     x = torch.linspace(-REACH, REACH, 2001, dtype=torch.float64)[:, None]
     with torch.no_grad():
         draw({route: nets[0](x[None]) for route, nets in found.items()}, x, output / "toy")
-        rows = {route: scores([n(x[None]) for n in nets], x, seeds) for route, nets in found.items()}
+        rows: dict[Label, dict[str, dict[int, float]]] = {
+            route: scores([net(x[None]) for net in nets], x, seeds) for route, nets in found.items()
+        }
         rows["truth"] = scores([truth(x[None]) for _ in seeds], x, seeds)
     title = f"One input, {ROWS} rows; expectations over new rows, {len(seeds)} data sets"
     return [table("toy", title, COLUMNS, [Block(rows, None)], show_se=True)]

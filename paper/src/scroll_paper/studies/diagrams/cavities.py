@@ -71,7 +71,7 @@ def partners(cavity: Cavity) -> list[str]:
 
 def draw(shown: Sequence[Cavity], found: dict[str, Tensor], path: Path) -> None:
     """Draw the graph of each cavity, with the routes that it can be combined with."""
-    with picture(path, 1, len(shown), (4 * len(shown), 3.8)) as axes:
+    with picture(path, 1, len(shown), (4 * len(shown), 3.6)) as axes:
         for letter, ax, cavity in zip("abcdefgh", axes[0], shown, strict=False):
             seen = (found[cavity.name].abs() > ROUNDING).tolist()
             _graph(ax, seen)
@@ -85,13 +85,14 @@ def draw(shown: Sequence[Cavity], found: dict[str, Tensor], path: Path) -> None:
 def _graph(ax: Any, seen: Sequence[bool]) -> None:
     """Draw w, the points, an arrow into w for each that was seen, and one to the scored point."""
     blank(ax)
-    ax.set(xlim=(-2.6, 2.6), ylim=(-1.7, 2.6), aspect="equal")
+    ax.set(xlim=(-2.6, 2.6), ylim=(-1.7, 2.6))
     ring = {"boxstyle": "circle,pad=0.35", "fc": "white", "ec": "black", "lw": 2}
     ax.text(0, 2.0, "w", ha="center", va="center", size=15, bbox=ring, zorder=3)
     for i, used in enumerate(seen):
         x, scored = i - SCORED, i == SCORED
         color = FREE if scored else ("black" if used else GREY)
-        box = {"boxstyle": "round,pad=0.35", "ec": color, "fc": "white", "lw": 2.5 if scored else 1.5}
+        lw = 2.5 if scored else 1.5
+        box = {"boxstyle": "round,pad=0.35", "ec": color, "fc": "white", "lw": lw}
         ax.text(x, 0, str(i + 1), ha="center", va="center", size=14, color=color, bbox=box)
         shift = -0.16 if scored else 0.0
         if used:

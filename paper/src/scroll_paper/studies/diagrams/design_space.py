@@ -60,12 +60,10 @@ def design_space(output: Path, quick: bool, say: Say) -> list[Table]:
     rows: dict[Label, dict[str, Cell]] = {}
     for place in found:
         at = (place.route, place.cavity)
-        for g in place.groups:
-            label = (*at, f"{g.score} + {g.prior}", ", ".join(g.methods))
-            rows[label] = {"rows of METHODS": Cell(g.rows, digits=0)}
-        if not place.groups:
-            why = ("refused", place.refusal) if place.refusal else ("open", "")
-            rows[(*at, *why)] = {"rows of METHODS": Cell(0, digits=0)}
+        named = {(f"{g.score} + {g.prior}", ", ".join(g.methods)): g.rows for g in place.groups}
+        why = ("refused", place.refusal) if place.refusal else ("open", "no method yet")
+        for words, count in (named or {why: 0}).items():
+            rows[at + words] = {"rows of METHODS": Cell(count, digits=0)}
     title = "Route, cavity, score + prior term and methods of each cell"
     return [Table("design_space", title, ["rows of METHODS"], [rows])]
 
@@ -142,7 +140,7 @@ def draw(found: Sequence[Place], terms: Mapping[str, Sequence[str]], path: Path)
         ax = axes[0, 0]
         blank(ax)
         ax.set(xlim=(-0.5, len(heads)), ylim=(total, 0))
-        free, count = (sum(n) for n in zip(*((not p.refusal, _rows(p)) for p in found), strict=True))
+        free, count = sum(not p.refusal for p in found), sum(map(_rows, found))
         ax.set_title(
             f"{free} of {len(found)} pairs of route (rows) and cavity (columns) are possible,\n"
             f"in them the {count} rows of METHODS (small: score + prior term)"
@@ -163,8 +161,9 @@ def _box(ax: Any, column: int, at: float, height: float, place: Place) -> None:
     from matplotlib.patches import Rectangle
 
     refused = bool(place.refusal)
-    look = {"fc": REFUSED, "hatch": "///", "ec": "0.8"} if refused else {"fc": PALE, "ec": FREE}
-    ax.add_patch(Rectangle((column + 0.01, at + 0.1), 0.97, height - 0.2, **look))
+    fill, edge = (REFUSED, "0.8") if refused else (PALE, FREE)
+    box = Rectangle((column + 0.01, at + 0.1), 0.97, height - 0.2, fc=fill, ec=edge)
+    ax.add_patch(box).set_hatch("///" if refused else None)
     _write(ax, column + 0.03, at + 0.5, _text(place), refused)
 
 
