@@ -16,19 +16,22 @@ def marginal(z, x, y):
     return data - stats.norm(0, np.sqrt(var + np.exp(-log_alpha))).logpdf(mean).sum()
 
 
-def test_the_free_route_is_the_random_coefficient_model():
-    noise = linear.NOISES["heteroscedastic"]
-    found = linear.fitted(noise, 200, [3])
-    train, test = (linear.data(part, noise, 200, [3]) for part in (0, 1))
-    x, y = train.x[0].numpy(), train.y[0].numpy()
+def flat(network):
+    """The parameters of a network in the order of `marginal`."""
+    head = network.head
+    named = (head.mean, head.family.log_var, head.likelihood.log_noise, head.log_alpha)
+    return np.concatenate([p.detach().numpy().ravel() for p in named])
+
+
+def test_the_free_route_is_the_random_coefficient_model_with_a_prior():
+    rows = linear.data(0, linear.NOISES["heteroscedastic"], 200, [3])
+    (network,) = linear.free_route(rows, [0])
+    x, y = rows.x[0].numpy(), rows.y[0].numpy()
+    ours = float(network.loss(rows, 200).detach())
+    assert ours == pytest.approx(marginal(flat(network), x, y), rel=1e-9)
     start = np.r_[np.linalg.lstsq(x, y, rcond=None)[0], np.full(5, -4.0), 0.0, 0.0]
-    best = optimize.minimize(marginal, start, (x, y), options={"gtol": 1e-6, "maxiter": 3000})
-    mean, var = best.x[:5], np.exp(best.x[5:10]) + 1e-4
-    np.testing.assert_allclose(found.belief[0], var, rtol=1e-2, atol=1e-4)  # a flat optimum
-    spread = np.exp(2 * best.x[10]) + test.x[0].numpy() ** 2 @ var
-    p = stats.norm(test.x[0].numpy() @ mean, np.sqrt(spread))
-    expected = -p.logpdf(test.y[0].numpy()).mean()
-    assert float(found.nll["free"][0]) == pytest.approx(expected, abs=1e-5)
+    best = optimize.minimize(marginal, start, (x, y), options={"maxiter": 3000})
+    assert ours < best.fun + 1e-4  # from this start: there are several stationary points
 
 
 def test_the_closed_route_is_the_greatest_evidence():

@@ -102,18 +102,28 @@ def fitted(noise: Callable[[Tensor], Tensor], rows: int, seeds: Sequence[int]) -
     """
     train, test = (data(part, noise, rows, seeds) for part in (0, 1))
     closed = refit(_head((len(seeds),)).double(), *train[:2])
-    networks = stack(lambda lead: Network(nn.Identity(), _head(lead)), seeds)
-    singles = list(quasi_newton(networks, train, test))
+    singles = free_route(train, seeds)
     with torch.no_grad():
-        frees = [t.network(test.x[i : i + 1]) for i, t in enumerate(singles)]
+        frees = [one(test.x[i : i + 1]) for i, one in enumerate(singles)]
         mean, var = (torch.cat([getattr(p, k) for p in frees]) for k in ("mean", "variance"))
         each = torch.eye(INPUTS, dtype=torch.float64)  # its projections are the weights
-        beliefs = [bayesian_head(t.network).belief().project(each).var[:, 0] for t in singles]
+        beliefs = [bayesian_head(one).belief().project(each).var[:, 0] for one in singles]
         bound, truth = closed(test.x), noise(test.x).square()
     predictives = {"free": (mean, var), "closed": (bound.mean, bound.variance)}
     nll = {k: gaussian_nll(test.y, *p) for k, p in {**predictives, "oracle": (mean, truth)}.items()}
     variances = {k: p[1] for k, p in predictives.items()}
     return Fitted(test.x, nll, {**variances, "truth": truth}, torch.cat(beliefs))
+
+
+def free_route(rows: Rows, seeds: Sequence[int]) -> list[Network]:
+    """Return the network of each data set at the least loss that quasi-Newton finds.
+
+    Args:
+        rows: training rows, one data set per seed.
+        seeds: of the initial values.
+    """
+    networks = stack(lambda lead: Network(nn.Identity(), _head(lead)), seeds)
+    return [done.network for done in quasi_newton(networks, rows, rows)]
 
 
 def gaussian_nll(y: Tensor, mean: Tensor, var: Tensor) -> Tensor:
