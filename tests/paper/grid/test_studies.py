@@ -142,7 +142,7 @@ def _whole(name, tmp_path, monkeypatch):
             for row in block.values():
                 assert set(row) == set(table.columns)
                 assert all(math.isfinite(cell.mean) for cell in row.values())
-    pictures = sorted(tmp_path.glob("*.png"))
+    pictures = sorted(tmp_path.glob("*.png"), key=lambda p: p.stem)
     assert len(list(tmp_path.iterdir())) == 2 * len(pictures)  # each as PNG and as SVG
     for picture in pictures:
         assert picture.read_bytes().startswith(b"\x89PNG")

@@ -131,11 +131,13 @@ def draw(found: Sequence[Place], terms: Mapping[str, Sequence[str]], path: Path)
         terms: prior terms by cavity.
         path: of the picture.
     """
-    routes = list(dict.fromkeys(p.route for p in found))
-    heights = [max(len(_text(p)) for p in found if p.route == r) + 1.2 for r in routes]
+    lines: dict[str, int] = {}
+    for place in found:
+        lines[place.route] = max(lines.get(place.route, 0), len(_text(place)))
+    heights = {route: count + 1.2 for route, count in lines.items()}
     heads = {c: _head(c, names) for c, names in terms.items()}
     top = max(map(len, heads.values())) + 0.6
-    total = top + sum(heights)
+    total = top + sum(heights.values())
     with picture(path, 1, 1, (2.8 * (len(heads) + 0.5), 0.205 * total + 0.7)) as axes:
         ax = axes[0, 0]
         blank(ax)
@@ -145,10 +147,10 @@ def draw(found: Sequence[Place], terms: Mapping[str, Sequence[str]], path: Path)
             f"{free} of {len(found)} pairs of route (rows) and cavity (columns) are possible,\n"
             f"in them the {count} rows of METHODS (small: score + prior term)"
         )
-        for column, (cavity, lines) in enumerate(heads.items()):
-            _write(ax, column + 0.03, 0.3, [(line, i == 0) for i, line in enumerate(lines)])
+        for column, (cavity, head) in enumerate(heads.items()):
+            _write(ax, column + 0.03, 0.3, [(line, i == 0) for i, line in enumerate(head)])
             at = top
-            for route, height in zip(routes, heights, strict=True):
+            for route, height in heights.items():
                 (place,) = (p for p in found if (p.route, p.cavity) == (route, cavity))
                 _box(ax, column, at, height, place)
                 if column == 0:
