@@ -181,7 +181,8 @@ def draw(found: Mapping[str, Fitted], path: Path) -> None:
             order = x.argsort()
             for route, color, marker in (("closed", BOUND, "s"), ("free", FREE, "o")):
                 std = of.var[route][0].sqrt()
-                ax.plot(x, std, marker, color=color, ms=2.5, alpha=0.4, mew=0, label=route)
+                look = {"ms": 2.5, "alpha": 0.4, "mew": 0, "rasterized": True}
+                ax.plot(x, std, marker, color=color, label=route, **look)
             std = of.var["truth"][0].sqrt()
             ax.plot(x[order], std[order], color=TRUTH, ls="--", lw=1.5, label="truth")
             ax.set(title=title, xlabel="x₁", ylim=(0, None))

@@ -242,6 +242,7 @@ def draw(
             for ax, name in zip(line, SHOWN, strict=True):
                 p = methods[name](grid).probs[0, :, 1].view(fineness, fineness).T
                 filled = ax.contourf(across, up, p, levels, cmap="cividis")
+                filled.set_rasterized(True)  # 5 MB of SVG otherwise
                 ax.contour(across, up, p, [0.5], colors="white", linewidths=1)
                 for label, (color, marker) in enumerate(((FREE, "o"), (BOUND, "s"))):
                     x = data.x[0, data.y[0] == label].T
