@@ -194,7 +194,7 @@ def draw(
         quick: draw coarsely.
     """
     data = moons(0, seeds)
-    with picture(path, len(NETWORKS), len(SHOWN) + 1, (13, 6.8)) as axes:
+    with picture(path, len(NETWORKS), len(SHOWN) + 1, (13, 7)) as axes:
         for line, name in zip(axes, NETWORKS, strict=True):
             for ax, method in zip(line, SHOWN, strict=False):
                 _map(ax, found[name, method], data, 41 if quick else FINENESS)
@@ -207,7 +207,8 @@ def draw(
             times = [float(of[COLUMNS[2]].mean() / of[COLUMNS[0]].mean()) for of in (full, point)]
             ends = f"{times[0]:.1f}, MAP {times[1]:.1f} times as long"
             line[-1].set_title(f"From {RADII[0]:g} to {RADII[-1]:g}: Full\n{ends}")
-        axes[0, -1].legend(loc="upper left", fontsize=10)
+        shown = axes[0, -1].get_legend_handles_labels()
+        axes[0, -1].figure.legend(*shown, loc="outside lower right", ncols=len(shown[1]))
 
 
 def _map(ax: Any, predict: Predict, data: Rows, fineness: int) -> None:
