@@ -13,7 +13,7 @@ from math import log
 import torch
 from torch import Tensor, nn
 
-from .._core.checks import invalid, one_of, require
+from .._core.checks import one_of, require
 from .._core.local_rng import Draws
 from .._core.value import cast, value
 from ..beliefs.belief import Belief
@@ -27,6 +27,7 @@ from ..objectives.laplace import laplace_about, log_evidence, mode, newton_leave
 from ..predictive.protocol import Predictive
 from .data import check_batch
 from .hybrid import RANK, Adam, AddedSettings, Best
+from .posterior import check_refit
 
 DECADES = (-4, 5)  # of alpha, in units of the mean |psi_n|^2, between which the best is searched
 GOLDEN = 0.6180339887498949
@@ -207,19 +208,15 @@ def laplace_refit(
         validation: held-out (psi, y); the S+ of best score on it is kept.
     """
     settings = AddedSettings(added, steps, lr)
-    if not isinstance(head, Head):
-        remedy = "Train a ClassificationHead or another head on the features first."
-        raise invalid("head", "be a scroll head", type(head).__name__, remedy, TypeError)
+    check_refit(head)
     require(hybrid or validation is None, "validation", "be None unless `hybrid` is True", "rows")
     default, remedy = settings == AddedSettings(), "They shape the S+ of a hybrid."
     require(hybrid or default, "hybrid", "be True with `added`, `steps` or `lr`", False, remedy)
     with torch.no_grad():
         found = _bound(head, psi, y, alpha)
-    return (
-        found.add(psi, y, family=added, steps=steps, lr=lr, validation=validation)
-        if hybrid
-        else found
-    )
+    if not hybrid:
+        return found
+    return found.add(psi, y, family=added, steps=steps, lr=lr, validation=validation)
 
 
 def _bound(head: Head, psi: Tensor, y: Tensor, alpha: str | Tensor) -> LaplacePosterior:
