@@ -31,6 +31,7 @@ from ..factors.factor import Moments
 ONE_BELIEF = "one belief that may score every point"
 REMOVABLE_POINTS = "a belief that each point can be taken out of"
 EARLIER_BELIEFS = "the beliefs before each point"
+UNSEEN_BATCH = "a belief that has not seen the batch"
 
 
 @value
@@ -81,6 +82,8 @@ class Route(Generic[B]):
         needs_belief: the route reads `problem.free`, a mean and a covariance that a head learns.
         needs_added: the route reads `problem.added`, a covariance that a head learns.
         needs_every_row: the belief depends on the rows, so training takes all in one batch.
+        needs_rest: the route reads `problem.rest`, sums over the rows outside the batch, so that
+            training may take some rows at a time after all.
         needs_gaussian: the factor must be Gaussian.
         diagonal: the belief's covariance is diagonal, whatever the head's `covariance`.
         reason: why the belief gives nothing else, for the error message.
@@ -92,6 +95,7 @@ class Route(Generic[B]):
     needs_belief: bool = False
     needs_added: bool = False
     needs_every_row: bool = False
+    needs_rest: bool = False
     needs_gaussian: bool = False
     diagonal: bool = False
     reason: str = ""
@@ -114,6 +118,11 @@ class Route(Generic[B]):
     def __call__(self, p: Problem) -> B:
         """Return the belief of problem `p`."""
         return self.compute(p)
+
+    @property
+    def batches(self) -> bool:
+        """True if training may take some rows at a time."""
+        return not self.needs_every_row or self.needs_rest
 
     @property
     def learns_covariance(self) -> bool:

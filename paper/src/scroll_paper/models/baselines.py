@@ -56,24 +56,33 @@ class MeanVariance(nn.Module):
         replicates: networks that are trained together.
         beta: 0 is the NLL; 1 gives rows of large variance the same weight as all others.
         unit: scale the weights V_n^beta to mean one, which a deep body needs at a large rate.
+        offsets: whether the mean and the log variance learn an offset.
     """
 
     batches = True
     weight: Tensor
+    learns_offset: Tensor
 
     def __init__(
-        self, in_features: int, replicates: Lead = (), beta: float = 0.5, unit: bool = False
+        self,
+        in_features: int,
+        replicates: Lead = (),
+        beta: float = 0.5,
+        unit: bool = False,
+        offsets: tuple[bool, bool] = (True, True),
     ):
         super().__init__()
         self.beta, self.replicates, self.unit = beta, replicates, unit
         uniform = torch.empty(*replicates, 2, in_features).uniform_(-1, 1)
         self.linear = nn.Parameter(uniform * in_features**-0.5)
         self.offset = nn.Parameter(torch.zeros(*replicates, 2))
+        self.register_buffer("learns_offset", torch.tensor(offsets).to(self.offset.dtype))
         self.register_buffer("weight", torch.zeros(replicates))
 
     def forward(self, psi: Tensor) -> Normal:
         """Return the predictive distribution of each row of psi (..., N, H)."""
-        mean, log_var = (psi @ self.linear.mT + self.offset[..., None, :]).unbind(-1)
+        offset = self.offset * self.learns_offset
+        mean, log_var = (psi @ self.linear.mT + offset[..., None, :]).unbind(-1)
         # Beyond this it overflows, and one such row would make a deep body NaN for good.
         return Normal(mean, log_var.clamp(-20, 20).exp(), torch.zeros_like(mean))
 

@@ -36,6 +36,7 @@ class Setting(NamedTuple):
         even_rows: divide the inputs by sqrt(D).
         short_steps: use the learning rate 0.03 / sqrt(D), for long rows.
         foreign: the data set that plays out-of-distribution rows; "" is none.
+        ulps: scale the initial parameters by 1 + ulps * eps, a change of their last bit.
     """
 
     set: str
@@ -51,6 +52,7 @@ class Setting(NamedTuple):
     even_rows: bool = False
     short_steps: bool = False
     foreign: str = ""
+    ulps: int = 0
 
     def rows(self) -> tuple[bool, bool, str]:
         """Return how the rows are scaled and which out-of-distribution set goes with them."""
@@ -80,7 +82,10 @@ class Training:
         pool: returns the record lines of ensembles.
         late: report only when the whole stack has finished, because reporting takes long.
         raw: the inputs are the features: no body, no architecture.
+        joint: makes the head from the last hidden layer and the last layer; None leaves the hidden
+            layer in the body.
         rows: most training rows to use; None is all.
+        joined: train on training and validation rows together; `score` then sees the same rows.
     """
 
     head: Callable[[int, Lead, Setting], nn.Module]
@@ -95,7 +100,9 @@ class Training:
     pool: Callable[[Fitted, int], Lines] | None = None
     late: bool = False
     raw: bool = False
+    joint: Callable[[MLP, nn.Module], nn.Module] | None = None
     rows: int | None = None
+    joined: bool = False
 
     def knobs(self, name: str) -> tuple[float | None, ...]:
         """Return the grid of the hyper-parameter on a data set."""
@@ -146,8 +153,14 @@ def network(
     if training.raw or setting.depth == 0:
         return Network(nn.Identity(), training.head(inputs, lead, setting))
     between = Dropout(training.dropout, lead) if training.dropout else None
-    body = MLP(inputs, setting.width, setting.depth, architecture, lead, between)
-    return Network(body, training.head(setting.width, lead, setting))
+    width, depth = setting.width, setting.depth
+    if training.joint is None:
+        body = MLP(inputs, width, depth, architecture, lead, between)
+        return Network(body, training.head(width, lead, setting))
+    below = MLP(inputs, width, depth - 1, architecture, lead, between) if depth > 1 else None
+    last = MLP(inputs if below is None else width, width, 1, architecture, lead, between)
+    joined = training.joint(last, training.head(width, lead, setting))
+    return Network(below or nn.Identity(), joined)
 
 
 def prepared(
@@ -171,7 +184,20 @@ def prepared(
     if training.start is not None:
         with torch.no_grad():
             training.start(made.head, torch.tensor([k or 0.0 for k in knobs]), rows)
-    return made
+    return perturbed(made.to(rows.x.dtype), setting.ulps) if setting.ulps else made
+
+
+@torch.no_grad()
+def perturbed(network: Network, ulps: int) -> Network:
+    """Scale the parameters that are trained by 1 + ulps * eps, in place; return the network.
+
+    Each number moves by one or two units in its last place per ulp, so that two trainings differ
+    by rounding only.
+    """
+    for p in network.parameters():
+        if p.requires_grad:
+            p.mul_(1 + ulps * torch.finfo(p.dtype).eps)
+    return network
 
 
 def start_noise(head: nn.Module, rows: Rows) -> None:

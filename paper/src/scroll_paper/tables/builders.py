@@ -6,11 +6,14 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from statistics import fmean
 
+from scipy.stats import spearmanr
+
 from ..data.datasets import SETS
 from ..data.encoders import ENCODERS
 from ..models.method import Setting
 from ..models.methods import TABLE_METHODS
 from . import rows
+from .records import Record
 from .rows import Row, RowGroup
 from .selection import Selection, Values, Where
 from .significance import changed
@@ -56,9 +59,18 @@ def setting(name: str, method: str, where: Where) -> Setting:
 
 
 def _values(found: Selection, scope: Scope, row: Row, name: str, metric: str = "nll") -> Values:
-    fixed = {k: v for k, v in row.where.items() if k in ("architecture", "knob")}
-    ways = [setting(name, row.method, where).odd() | fixed for where in row.at(name)]
+    ways = [way for where in row.at(name) for way in _fixed(row.method, name, where)]
     return found.values(name, row.method, ways, scope.seeds, row.metric or metric)
+
+
+def _fixed(method: str, name: str, where: Where) -> list[Where]:
+    """Return the settings of the records: one per value of the method's own grid, if it has one."""
+    odd = setting(name, method, where).odd()
+    fixed = odd | {k: v for k, v in where.items() if k in ("architecture", "knob")}
+    if "knob" in where:
+        return [fixed]
+    knobs = TABLE_METHODS[method].training.knobs(name)
+    return [fixed if knob is None else {**fixed, "knob": knob} for knob in knobs]
 
 
 def by_set(
@@ -181,6 +193,43 @@ def loo_gap(found: Selection, scope: Scope) -> list[Table]:
     return [Table("loo_gap", title, columns, [lines])]
 
 
+def code_ranks(found: Selection, scope: Scope) -> list[Table]:
+    """Rank correlation of code length and validation NLL with test NLL, over the same networks."""
+    lines: dict[Label, dict[str, Cell]] = {}
+    heads = scope.headings()
+    wanted = tuple(m for m in rows.CODED if scope.methods is None or m in scope.methods)
+    each = {str(TABLE_METHODS[m].label): (m,) for m in wanted}
+    for label, methods in (each | {"Routes and bodies": wanted}).items():
+        for kind, score in {"code length": _code, "validation NLL": _val}.items():
+            lines[label, kind] = {
+                heads[s]: cell(_agreement(found, scope, s, methods, score), digits=2)
+                for s in scope.sets
+            }
+    title = "Rank correlation with the test NLL over the networks of a seed, mean over seeds"
+    return [Table("codes_ranks", title, tuple(heads.values()), [lines])]
+
+
+def _code(record: Record) -> float:
+    return float(record["metrics"]["code"])
+
+
+def _val(record: Record) -> float:
+    return float(record["val"])
+
+
+def _agreement(
+    found: Selection, scope: Scope, name: str, methods: Iterable[str], score: Callable[..., float]
+) -> Values:
+    """Return, by seed, the rank correlation of a score of networks with their test NLL."""
+    fits = [r for m in methods for r in found.fits(name, m, {}, scope.seeds)]
+    each: dict[int, float] = {}
+    for seed in scope.seeds:
+        pairs = [(score(r), r["metrics"]["nll"]) for r in fits if r["fit"]["seed"] == seed]
+        if len(pairs) > 2 and all(isfinite(x) for pair in pairs for x in pair):
+            each[seed] = float(spearmanr(*zip(*pairs, strict=True)).statistic)
+    return each
+
+
 def scale(found: Selection, scope: Scope) -> list[Table]:
     """Large data sets, with the cost of each row."""
     title = "Large tables and frozen features: runs and passes per architecture, test NLL"
@@ -201,6 +250,27 @@ def ood(found: Selection, scope: Scope) -> list[Table]:
             ("ood_nll", "Test NLL of the same networks, in-distribution rows", "nll"),
         )
     ]
+
+
+def text_shift(found: Selection, scope: Scope) -> list[Table]:
+    """Out-of-distribution detection on text with each way of scaling by itself."""
+    (name,) = scope.sets
+    ways = ("short steps", "even rows")
+    blocks = []
+    for pair in zip(*map(rows.one_way, range(2)), strict=True):
+        lines: dict[Label, dict[str, Values]] = {}
+        for both in zip(*(group.rows for group in pair), strict=True):
+            if scope.wants(both[0]):
+                lines[both[0].label] = {
+                    f"{metric.upper()}, {way}": _values(found, scope, row, name, metric)
+                    for metric in ("auroc", "nll")
+                    for way, row in zip(ways, both, strict=True)
+                }
+        if lines:
+            blocks.append(Block(lines, pair[0].ranked))
+    columns = tuple(f"{metric}, {way}" for metric in ("AUROC", "NLL") for way in ways)
+    title = "SICK against AG News: each way of scaling by itself"
+    return [table("ood_text", title, columns, blocks, greatest=columns[:2])]
 
 
 def _encoders(sets: Iterable[str]) -> str:
