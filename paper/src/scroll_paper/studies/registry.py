@@ -23,6 +23,8 @@ def _gaps(output: Path, quick: bool, say: Say) -> list[Table]:
     from .gaps import gaps
 
     return gaps(output, quick, say)
+
+
 def _naive_corner(output: Path, quick: bool, say: Say) -> list[Table]:
     from .naive import naive_corner
 

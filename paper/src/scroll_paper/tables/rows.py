@@ -173,6 +173,7 @@ WIDER_GRID = RowGroup(
     )
 )
 
+
 def in_batches(name: str) -> tuple[Where, ...]:
     """Batches of 256, or of 32 where they would be more than a quarter of the rows."""
     return ({"batch": 256 if SETS[name].train_rows >= 1024 else 32},)
