@@ -14,7 +14,7 @@ from scroll_paper.models.baselines import Decoupled
 from scroll_paper.models.evaluation import Fitted, plain
 from scroll_paper.models.method import Setting
 from scroll_paper.models.methods import KL_WEIGHTS, TABLE_METHODS
-from scroll_paper.models.refits import ABOUT_MODE, about_mode, scaled
+from scroll_paper.models.reports.refits import ABOUT_MODE, about_mode, scaled
 
 R, N, D, H = 2, 50, 3, 6
 

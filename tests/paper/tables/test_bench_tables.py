@@ -21,7 +21,7 @@ from scroll_paper.grid.plan import missing
 from scroll_paper.models.evaluation import Line
 from scroll_paper.models.method import Setting
 from scroll_paper.models.methods import TABLE_METHODS
-from scroll_paper.tables import published, records
+from scroll_paper.tables import cell_rows, published, records
 from scroll_paper.tables import rows as table_rows
 from scroll_paper.tables.builders import Scope
 from scroll_paper.tables.experiment import Results
@@ -453,7 +453,7 @@ def test_the_gap_takes_a_fit_an_entry():
 def test_the_code_length_is_ranked_against_the_test_nll():
     """Within a route, and over all networks of a seed; against scipy."""
     rng, bodies = np.random.default_rng(0), list(ARCHITECTURES)
-    methods, lines, each = table_rows.CODED[:2], [], {}
+    methods, lines, each = cell_rows.CODED[:2], [], {}
     for seed, method, body in product((5, 6), methods, bodies):
         nll, code, val = rng.normal(size=3)
         each[seed, method, body] = nll, code, val

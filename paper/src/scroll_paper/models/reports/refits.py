@@ -12,9 +12,9 @@ from scroll.posterior.scale import loo_crps_scale
 from scroll.predictive import Normal
 from scroll.training.batches import Rows
 
-from ..data.protocol import metrics
-from .baselines import bayesian_head
-from .evaluation import Fitted, Line, Lines, plain, scored
+from ...data.protocol import metrics
+from ..baselines import bayesian_head
+from ..evaluation import Fitted, Line, Lines, plain, scored
 
 ABOUT_MODE = {
     "full-refit": "Full",
