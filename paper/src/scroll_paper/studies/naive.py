@@ -29,7 +29,7 @@ from scroll.posterior.hybrid import Adam
 from scroll.predictive.metrics import nll
 
 from ..data.sources import Say
-from ..tables.table import Block, Table, table
+from ..tables.table import Block, Label, Table, table
 
 SEEDS = range(5)
 ROWS, TEST_ROWS, FEATURES = 200, 5000, 10
@@ -64,7 +64,8 @@ def naive_corner(output: Path, quick: bool, say: Say) -> list[Table]:
             heads[what, start] = head
             paths[what, start] = trained(head, train, SHOWN[-1])
     draw({k: path.mean(-1) for k, path in paths.items()}, output / "naive-corner.png")
-    rows = {k: _row(heads[k], path, train, test, seeds) for k, path in paths.items()}
+    rows: dict[Label, dict[str, dict[int, float]]] = {}
+    rows |= {k: _row(heads[k], path, train, test, seeds) for k, path in paths.items()}
     title = "The naive corner (leave-one-out, free) on fixed features: loss per row in training"
     return [table("naive_corner", title, COLUMNS, [Block(rows, None)])]
 
