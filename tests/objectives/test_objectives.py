@@ -205,7 +205,7 @@ REFUSED = {
     "a free belief has no leave-one-out": (
         lambda: Objective(free, leave_one_out, prior=none),
         r"`route` must give a belief that each point can be taken out of for the `leave_one_out` "
-        r"cavity, but got `free`: .* diverges. Use route `conjugate` or `conjugate_diag` or "
+        r"cavity, but got `free`: .* diverges. Use route `conjugate` or .*"
         r"`hybrid` or `batch_hybrid`, or cavity `shared`\.",
     ),
     "a free belief has no sequence": (
