@@ -80,7 +80,9 @@ def test_batches_of_one_row_are_the_hybrid(family):
 
 
 @pytest.mark.parametrize("size", [1, 3, 8, N])
-@pytest.mark.parametrize("key", ["hybrid-full", "hybrid-diag", "hybrid-lowrank", "closed-full"])
+@pytest.mark.parametrize(
+    "key", ["hybrid-full", "hybrid-diag", "hybrid-lowrank", "closed-full", "loo-full"]
+)
 def test_features_that_stay_give_the_loss_of_all_rows_at_once(key, size):
     psi, y = data()
     head = shaken(make_head(f"batch-{key}", H, rank=2))

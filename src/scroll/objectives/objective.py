@@ -195,6 +195,7 @@ METHODS: dict[str, Objective] = {
     **_rows("hybrid", _SPREAD, Objective(hybrid, leave_one_out, prior=none)),
     **_rows("prequential", _SPREAD, Objective(prequential, sequential, prior=none)),
     "batch-closed-full": Objective(batch_conjugate),
+    "batch-loo-full": Objective(batch_conjugate, leave_one_out, prior=none),
     **_rows("batch-hybrid", _SPREAD, Objective(batch_hybrid, leave_one_out, prior=none)),
     **_rows("block-hybrid", _SPREAD, Objective(block_hybrid, leave_batch_out, prior=none)),
     # The same for every log-concave factor, about Laplace's posterior.
