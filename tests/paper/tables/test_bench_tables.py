@@ -144,7 +144,6 @@ MORE = {  # rows that the paper does not print
     *(row.label for row in table_rows.OURS.rows),
     "Mean predictor",
     *(row.label for block in table_rows.OOD[-2:] for row in block.rows),
-    *(TABLE_METHODS[m].label for m in ("fixed-kl-full", "fixed-kl-diag", "kl-diag")),
 }
 UNPRINTED = {"table1_headline_caliberr": {"Exact corner (Full)"},
              "headline_rmse": {"Exact corner (Full)"}}  # fmt: skip

@@ -10,6 +10,14 @@ from .experiment import SEEDS, GridExperiment
 _TEN = SEEDS[:10]
 
 CHECKS = {
+    "kl-alpha": GridExperiment(
+        "the KL with a prior precision that is learned or tuned, beside log Z_w",
+        flat(*lines.KL),
+        several(
+            by_set("kl_alpha_nll", "Test NLL", lines.KL, "nll"),
+            by_set("kl_alpha_caliberr", "Calibration error", lines.KL, "caliberr"),
+        ),
+    ),
     "offset": GridExperiment(
         "a learned offset of the last layer: MVN and SCROLL without and with it",
         flat(*lines.OFFSETS),

@@ -12,6 +12,10 @@ def weights(knobs: Iterable[float]) -> Ways:
     return lambda name: found
 
 
+KL = (
+    group("scroll-full", "kl-full", "fixed-alpha-full", "fixed-kl-full"),
+    group("scroll-diag", "kl-diag", "fixed-alpha-diag", "fixed-kl-diag"),
+)
 STARTS = tuple(
     RowGroup(
         tuple(

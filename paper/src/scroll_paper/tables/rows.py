@@ -117,13 +117,13 @@ PRIOR = (
     RowGroup(
         (
             Row("SCROLL-Full (learned alpha)", "scroll-full"),
-            *group("fixed-alpha-full", "no-prior-full", "kl-full", "fixed-kl-full").rows,
+            *group("fixed-alpha-full", "no-prior-full", "kl-full").rows,
         )
     ),
     RowGroup(
         (
             Row("SCROLL-Diag (learned alpha)", "scroll-diag"),
-            *group("fixed-alpha-diag", "no-prior-diag", "kl-diag", "fixed-kl-diag").rows,
+            *group("fixed-alpha-diag", "no-prior-diag").rows,
         )
     ),
     labelled({"MVN (free var., tuned lambda)": "mvn"}),

@@ -14,6 +14,7 @@ from torch.func import grad
 
 from scroll.beliefs import Problem
 from scroll.beliefs.covariances import Diag
+from scroll.beliefs.sums import row_sums
 from scroll.factors import Gaussian
 from scroll.objectives import Cavity
 from scroll.objectives.cavities import CAVITIES
@@ -44,6 +45,8 @@ def cavities(output: Path, quick: bool, say: Say) -> list[Table]:
 def influence(cavity: Cavity, points: int = POINTS, scored: int = SCORED) -> Tensor:
     """d m_n / d y_i of the cavity's belief for point n, i = 1..N, under a route that gives it.
 
+    Where a route takes the points in batches, the batch is point n and those after it.
+
     Args:
         cavity: whose belief.
         points: N.
@@ -56,9 +59,12 @@ def influence(cavity: Cavity, points: int = POINTS, scored: int = SCORED) -> Ten
     one = psi.new_ones(1)
     p = Problem(psi, y, Gaussian(one), one, added=Diag(psi.new_ones(1, 3)))
 
+    first = scored if route.needs_rest else 0  # of the batch
+
     def mean(targets: Tensor) -> Tensor:
-        posed = p._replace(y=targets)
-        return cavity(route(posed), posed).mean[0, scored]
+        rest = row_sums(psi[None, :first], targets[:, :first]) if first else None
+        posed = p._replace(psi=psi[first:], y=targets[:, first:], rest=rest)
+        return cavity(route(posed), posed).mean[0, scored - first]
 
     found: Tensor = grad(mean)(y)
     return found[0]
