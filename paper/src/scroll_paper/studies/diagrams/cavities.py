@@ -45,7 +45,7 @@ def cavities(output: Path, quick: bool, say: Say) -> list[Table]:
 def influence(cavity: Cavity, points: int = POINTS, scored: int = SCORED) -> Tensor:
     """d m_n / d y_i of the cavity's belief for point n, i = 1..N, under a route that gives it.
 
-    Where a route takes the points in batches, the batch is point n and those after it.
+    Where a route takes the points in batches, the batch is point n and the next one.
 
     Args:
         cavity: whose belief.
@@ -59,12 +59,13 @@ def influence(cavity: Cavity, points: int = POINTS, scored: int = SCORED) -> Ten
     one = psi.new_ones(1)
     p = Problem(psi, y, Gaussian(one), one, added=Diag(psi.new_ones(1, 3)))
 
-    first = scored if route.needs_rest else 0  # of the batch
+    at = torch.arange(points) - scored
+    batch = (at == 0) | (at == 1) | torch.tensor(not route.needs_rest)
 
     def mean(targets: Tensor) -> Tensor:
-        rest = row_sums(psi[None, :first], targets[:, :first]) if first else None
-        posed = p._replace(psi=psi[first:], y=targets[:, first:], rest=rest)
-        return cavity(route(posed), posed).mean[0, scored - first]
+        rest = row_sums(psi[None, ~batch], targets[:, ~batch]) if route.needs_rest else None
+        posed = p._replace(psi=psi[batch], y=targets[:, batch], rest=rest)
+        return cavity(route(posed), posed).mean[0, (at[batch] == 0).nonzero().squeeze()]
 
     found: Tensor = grad(mean)(y)
     return found[0]
