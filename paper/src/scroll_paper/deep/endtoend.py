@@ -15,7 +15,7 @@ from ..tables.experiment import Request, Results, Screen, Section
 from ..tables.records import Record, key
 from ..tables.selection import Values
 from ..tables.table import Block, Label, Table, table
-from . import vision
+from . import extra, vision
 from .methods import LABELS, NUMBERS, DeepMethod, labels_of
 from .vision import CONDITIONS, DeepUnit
 
@@ -133,6 +133,11 @@ class Found:
             if record is not None and metric in record["metrics"]
         }
 
+    def chosen(self, method: str, condition: str = "scratch") -> list[Record]:
+        """Return the records behind `values`, one per seed."""
+        best = (self._best(method, seed, condition) for seed in self.seeds)
+        return [record for record in best if record is not None]
+
     def _best(self, method: str, seed: int, condition: str) -> Record | None:
         units = vision.units(self.name, [method], [seed], [condition])
         ways = [self.by_key[k] for unit in units if (k := key(unit.fit())) in self.by_key]
@@ -169,7 +174,13 @@ def cifar(found: Found, results: Path, wants: Wants) -> list[Table]:
     made = table(
         "appendix_cifar", title, tuple(columns), blocks, show_se=True, greatest=("Accuracy",)
     )
-    return [made, *_health("cifar", {x: (m, "scratch") for x, m in every.items()}, found)]
+    heat = ({x: found.values(m, f"t_{k}") for x, m in scaled.items()} for k in ("oracle", "held"))
+    return [
+        made,
+        *extra.temperatures(*heat),
+        *extra.speed({label: found.chosen(method) for label, method in own.items()}),
+        *_health("cifar", {x: (m, "scratch") for x, m in every.items()}, found),
+    ]
 
 
 def _health(

@@ -53,7 +53,10 @@ GRID: dict[str, GridExperiment] = {
     "prior-ablation": GridExperiment(
         "prior term: learned, fixed, left out, or KL",
         _rows(*lines.PRIOR),
-        by_set("appendix_prior_ablation", "Test NLL", lines.PRIOR, "nll"),
+        several(
+            by_set("appendix_prior_ablation", "Test NLL", lines.PRIOR, "nll"),
+            by_set("prior_ablation_caliberr", "Calibration error", lines.PRIOR, "caliberr"),
+        ),
         where={},
     ),
     "architecture": GridExperiment(
