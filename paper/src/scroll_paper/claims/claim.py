@@ -83,7 +83,7 @@ class Evidence:
         """Return the measured columns: the paper's, if it prints the table, else our own."""
         if table in published.names():
             printed = published.numbers(table).values()
-            wanted = tuple(max((list(row) for row in printed), key=len))
+            wanted = max((tuple(row) for row in printed), key=len)
         else:
             wanted = tuple(self.table(table).columns)
         given = self._tables[table].given if table in self._tables else ()

@@ -176,7 +176,7 @@ def difference(
             for c in columns or evidence.columns(table)
         }
         shown = span(list(found.values()), "+.3f")
-        return counted(cases, claimed, f"{row} minus {other}: {shown}; within the printed range on")
+        return counted(cases, claimed, f"{row} minus {other}: {shown}; from {low} to {high} on")
 
     return check
 
@@ -200,6 +200,6 @@ def between(
                 found[column] = None
         cases = {c: None if x is None else low <= x <= high for c, x in found.items()}
         shown = span([x for x in found.values() if x is not None], ".3f")
-        return counted(cases, claimed, f"{row} {shown}; within the printed range on")
+        return counted(cases, claimed, f"{row} {shown}; from {low} to {high} on")
 
     return check

@@ -11,6 +11,7 @@ from scroll._core.checks import one_of, require
 
 from ..data.datasets import searched
 from ..data.encoders import lite0
+from ..tables import records
 from ..tables.experiment import Request, Results, Screen, Section
 from ..tables.records import Record, key
 from ..tables.selection import Values
@@ -178,9 +179,15 @@ def cifar(found: Found, results: Path, wants: Wants) -> list[Table]:
     return [
         made,
         *extra.temperatures(*heat),
+        *extra.interpretations([*found.by_key.values(), *_readings(results, found.name)]),
         *extra.speed({label: found.chosen(method) for label, method in own.items()}),
         *_health("cifar", {x: (m, "scratch") for x, m in every.items()}, found),
     ]
+
+
+def _readings(results: Path, name: str) -> list[Record]:
+    """Records of a set under interpretations that were not kept."""
+    return records.load(results / "readings" / f"{name}.jsonl").records
 
 
 def _health(

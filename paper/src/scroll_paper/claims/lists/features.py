@@ -34,9 +34,8 @@ def gain(low: float, high: float) -> Claim:
         shown = span(list(gaps.values()), "+.2f")
         return counted({k: gap >= low for k, gap in gaps.items()}, words=f"{shown}; at least {low}")
 
-    return Claim(
-        LIMITS, f"The closed method adds {low} to {high} of AUROC to the free route.", check, "ood"
-    )
+    words = f"The closed method adds {low} to {high} of AUROC to the free route, or more."
+    return Claim(LIMITS, words, check, "ood")
 
 
 def weakest(evidence: Evidence, kind: str) -> bool:
@@ -89,7 +88,7 @@ CLAIMS = [
     ),
     Claim(
         LIMITS,
-        "The closed method detects shifted inputs with an AUROC of 0.88 to 0.95 on text, vision "
+        "The closed method detects shifted inputs with an AUROC of at least 0.88 on text, vision "
         "and wine.",
         between(OOD, CLOSED, 0.88, 1.0),
         "ood",
@@ -127,8 +126,9 @@ CLAIMS = [
     ),
     Claim(
         DUALITY,
-        "Detection costs NLL: the closed method is 0.06 to 1.28 nat behind the free route.",
-        difference(OOD_NLL, CLOSED, FULL, 0.03, 1.5, columns=KINDS),
+        "Detection costs NLL: the closed method is behind the free route (by 0.06 to 1.28 nat in "
+        "print).",
+        difference(OOD_NLL, CLOSED, FULL, 0.0, 2.0, columns=KINDS),
         "ood",
     ),
     Claim(
