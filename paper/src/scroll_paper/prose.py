@@ -6,6 +6,7 @@ before them. A number that the records do not have reads "--".
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import inf
 from statistics import fmean
 
@@ -45,56 +46,70 @@ class View:
             return Nothing()
 
 
-def views(evidence: Evidence) -> Mapping[str, View]:
-    """Return what the names in a remark stand for.
-
-    - ours, se [table][row][column]: our mean and its standard error
-    - paper [table][row][column]: the printed number
-    - few [table][row][column]: our mean over the seeds 5 to 9
-    - lead [table][row][other][column]: our mean of a row minus that of another
-    - agree, count [table]: numbers that agree with the paper, and all that are compared
-    - best, tied [table][row]: the columns where a row is marked best, and best or tied
-    - least, most [table][row]: the least and the greatest mean of a row
-    """
-
-    def means(table: str, row: str) -> list[float]:
-        found = [c.mean for c in evidence.rows(table).get(row, {}).values() if c.mean is not None]
-        if not found:
-            raise Absent(row)
-        return found
-
-    def marked(marks: set[str]) -> Callable[[str, str], str]:
-        def find(table: str, row: str) -> str:
-            cells = evidence.rows(table).get(row, {})
-            return joined([name for name, cell in cells.items() if cell.mark in marks])
-
-        return find
-
-    found: dict[str, tuple[Callable[..., float | str], int]] = {
-        "ours": (evidence.mean, 3),
-        "se": (lambda *keys: evidence.cell(*keys).se or inf, 3),
-        "paper": (printed, 3),
-        "few": (
-            lambda *keys: fmean(v for s, v in evidence.values(*keys).items() if s in FEW),
-            3,
-        ),
-        "lead": (lambda t, a, b, c: evidence.mean(t, a, c) - evidence.mean(t, b, c), 4),
-        "agree": (lambda t: sum(a.agrees for a in published.agreements(evidence.table(t))), 1),
-        "count": (lambda t: len(published.agreements(evidence.table(t))), 1),
-        "best": (marked({"best", "top"}), 2),
-        "tied": (marked({"best", "top", "tied"}), 2),
-        "least": (lambda *keys: min(means(*keys)), 2),
-        "most": (lambda *keys: max(means(*keys)), 2),
-    }
-    return {name: View(find, depth) for name, (find, depth) in found.items()}
-
-
-def printed(table: str, row: str, column: str) -> float:
+def printed(evidence: Evidence, table: str, row: str, column: str) -> float:
     """Return a number of the paper."""
     rows = {" / ".join(path(label)): cells for label, cells in published.numbers(table).items()}
     mean = rows[row][column].mean
     assert mean is not None
     return mean
+
+
+def first_seeds(evidence: Evidence, table: str, row: str, column: str) -> float:
+    """Return our mean over the seeds 5 to 9."""
+    return fmean(x for seed, x in evidence.values(table, row, column).items() if seed in FEW)
+
+
+def lead(evidence: Evidence, table: str, row: str, other: str, column: str) -> float:
+    """Return our mean of a row minus that of another."""
+    return evidence.mean(table, row, column) - evidence.mean(table, other, column)
+
+
+def extreme(pick: Callable[[list[float]], float]) -> Callable[..., float]:
+    """Return the view of the least or the greatest mean of a row."""
+
+    def find(evidence: Evidence, table: str, row: str) -> float:
+        cells = evidence.rows(table).get(row, {}).values()
+        found = [cell.mean for cell in cells if cell.mean is not None]
+        if not found:
+            raise Absent(row)
+        return pick(found)
+
+    return find
+
+
+def marked(*marks: str) -> Callable[..., str]:
+    """Return the view of the columns where a row has one of some marks."""
+
+    def find(evidence: Evidence, table: str, row: str) -> str:
+        cells = evidence.rows(table).get(row, {})
+        return joined([name for name, cell in cells.items() if cell.mark in marks])
+
+    return find
+
+
+VIEWS: Mapping[str, tuple[int, Callable[..., float | str]]] = {
+    "ours": (3, Evidence.mean),
+    "se": (3, lambda evidence, *keys: evidence.cell(*keys).se or inf),
+    "paper": (3, printed),
+    "few": (3, first_seeds),
+    "lead": (4, lead),
+    "agree": (1, lambda e, table: sum(a.agrees for a in published.agreements(e.table(table)))),
+    "count": (1, lambda e, table: len(published.agreements(e.table(table)))),
+    "best": (2, marked("best", "top")),
+    "tied": (2, marked("best", "top", "tied")),
+    "least": (2, extreme(min)),
+    "most": (2, extreme(max)),
+}
+"""What stands before the brackets: how many keys it takes, and the number or words it gives.
+
+- ours, se [table][row][column]: our mean and its standard error
+- paper [table][row][column]: the printed number
+- few [table][row][column]: our mean over the seeds 5 to 9
+- lead [table][row][other][column]: our mean of a row minus that of another
+- agree, count [table]: numbers that agree with the paper, and all that are compared
+- best, tied [table][row]: the columns where a row is marked best, and best or tied
+- least, most [table][row]: the least and the greatest mean of a row
+"""
 
 
 def joined(words: list[str]) -> str:
@@ -111,4 +126,5 @@ def fill(template: str, evidence: Evidence) -> str:
         template: the text of the remark.
         evidence: the tables of the report.
     """
-    return template.format(**views(evidence))
+    views = {name: View(partial(find, evidence), depth) for name, (depth, find) in VIEWS.items()}
+    return template.format(**views)

@@ -122,7 +122,7 @@ def decide(claim: Claim, evidence: Evidence) -> Outcome:
     return outcome
 
 
-def tested(where: str, statement: str, *tests: str) -> Claim:
+def proved(where: str, statement: str, *tests: str) -> Claim:
     """Return a mathematical claim, which holds because its tests pass.
 
     Args:

@@ -70,10 +70,10 @@ def interpretations(records: Iterable[Record]) -> list[Table]:
     rows: dict[Label, dict[str, Cell]] = {}
     for words, odd in INTERPRETATIONS.items():
         each = {k: known.get((m, *sorted(odd.items()))) for k, m in heads.items()}
-        values = {k: r["val"] for k, r in each.items() if r is not None}
+        values = {k: r["val"] for k, r in each.items() if r is not None and "val" in r}
         cells = {k: Cell(values.get(k)) for k in heads}
         whole = len(values) == len(heads)
         rows[words] = {**cells, "mean": Cell(fmean(values.values()) if whole else None)}
     title = "Interpretations of the loss of OvA heads, seed 0: validation NLL"
     made = Table("cifar_interpretations", title, (*heads, "mean"), [rows])
-    return [made] if any(row["mean"].mean is not None for row in rows.values()) else []
+    return [made] if sum(row["mean"].mean is not None for row in rows.values()) > 1 else []

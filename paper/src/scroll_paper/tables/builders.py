@@ -94,17 +94,12 @@ def by_set(
     def build(found: Selection, scope: Scope) -> list[Table]:
         heads = scope.headings()
         more = () if closed or not scope.added else (RowGroup(scope.added),)
+
+        def line(row: Row) -> dict[str, Values]:
+            return {heads[s]: row_values(found, scope, row, s, metric) for s in scope.sets}
+
         filled = [
-            Block(
-                {
-                    row.label: {
-                        heads[s]: row_values(found, scope, row, s, metric) for s in scope.sets
-                    }
-                    for row in block.rows
-                    if scope.wants(row)
-                },
-                block.ranked,
-            )
+            Block({row.label: line(row) for row in block.rows if scope.wants(row)}, block.ranked)
             for block in (*own, *more)
         ]
         filled = [block for block in filled if block.rows]

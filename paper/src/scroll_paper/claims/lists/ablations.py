@@ -3,7 +3,7 @@
 from math import isfinite
 
 from ..checks import counted, each, every
-from ..claim import Claim, Evidence, Outcome, tested
+from ..claim import Claim, Evidence, Outcome, proved
 from ..comparisons import ahead, equal, never_best, not_worse, separated
 from .headline import BUT_NAVAL, SETS, THREE
 from .sections import BATCHES, PRIOR, STABILITY
@@ -209,7 +209,7 @@ CLAIMS = [
         finite,
         "sensitivity",
     ),
-    tested(
+    proved(
         BATCHES,
         "Scaled by N/B and with the whole prior, batches train the same objective.",
         "objectives/test_objectives.py::test_mini_batches_average_to_the_full_loss",

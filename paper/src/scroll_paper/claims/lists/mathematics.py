@@ -1,6 +1,6 @@
 """The mathematics: each statement names the tests that prove it."""
 
-from ..claim import Claim, tested, waiting
+from ..claim import Claim, proved, waiting
 from .sections import LABELS, LAST_LAYER, LOSS, PROOFS, SPACE
 
 IDENTITIES = "objectives/test_identities.py"
@@ -9,7 +9,7 @@ FACTORS = "factors/test_factors.py"
 
 def identity(where: str, statement: str, *names: str) -> Claim:
     """Return a claim that the identities prove."""
-    return tested(where, statement, *(f"{IDENTITIES}::{name}" for name in names))
+    return proved(where, statement, *(f"{IDENTITIES}::{name}" for name in names))
 
 
 CLAIMS = [
@@ -26,7 +26,7 @@ CLAIMS = [
         "shared-cavity loss plus a mismatch term in closed form.",
         "test_15_the_remainder_of_the_bethe_free_energy",
     ),
-    tested(
+    proved(
         LOSS,
         "Proposition (score optimality): a data term is exactly the log score of the prediction.",
         "heads/test_heads.py::test_the_loss_is_the_score_of_the_predictive",
@@ -37,14 +37,14 @@ CLAIMS = [
         "Lemma (routes): on any data the free optimum is never above the closed one.",
         "test_12_the_free_optimum_is_never_above_the_closed",
     ),
-    tested(
+    proved(
         LOSS,
         "Corollary (single pass): prior and noise are learned with the network; at the sequential "
         "closed corner this is type-II maximum likelihood.",
         "heads/test_heads.py::test_alpha_is_learned_or_not_as_the_method_says",
         "posterior/test_posterior.py::test_evidence_is_scikit_learns",
     ),
-    tested(
+    proved(
         LOSS,
         "Proposition (deterministic subgraphs): below the last layer nothing is left in the loss; "
         "the body trains by back-propagation.",
@@ -57,7 +57,7 @@ CLAIMS = [
         "test_13_marginals_are_the_joint_and_the_total_correlation",
         "test_15_the_remainder_of_the_bethe_free_energy",
     ),
-    tested(
+    proved(
         LAST_LAYER,
         "Corollary (conjugate binding): the posterior is in closed form.",
         f"{IDENTITIES}::test_04_the_maximiser_of_the_elbo_is_the_binding",
@@ -75,13 +75,13 @@ CLAIMS = [
         "test_10_the_routing_gap_is_the_jensen_gap_of_the_noise",
         "test_09_the_pointwise_optimum_of_the_variance_is_the_squared_residual",
     ),
-    tested(
+    proved(
         LAST_LAYER,
         "Corollary (i): only the total variance is identified; on interpolated data the noise "
         "collapses.",
         "heads/test_diagnosis.py::test_noise_collapses_on_interpolated_data_and_not_on_noisy_data",
     ),
-    tested(
+    proved(
         LAST_LAYER,
         "Corollary (ii): the gradient in alpha vanishes like alpha^-2; the sign of a trace decides "
         "whether alpha runs away.",
@@ -105,7 +105,7 @@ CLAIMS = [
         "test_13_marginals_are_the_joint_and_the_total_correlation",
     ),
     identity(PROOFS, "Remark (MAP): a point belief gives MAP.", "test_06_a_point_belief_is_map"),
-    tested(
+    proved(
         PROOFS,
         "Corollary (any likelihood): the score is defined, and proper, for every bounded factor.",
         f"{FACTORS}::test_log_marginal_is_the_integral",
@@ -124,7 +124,7 @@ CLAIMS = [
         "of kappa; kappa has the stated form for Gaussian and Poisson factors.",
         "test_11_overdispersion_score",
     ),
-    tested(
+    proved(
         PROOFS,
         "Lemma (quadrature): the error of Gauss-Hermite nodes is within its bound; 32 nodes give "
         "the probit to 1e-5.",
@@ -147,7 +147,7 @@ CLAIMS = [
         "The naive free leave-one-out cell diverges.",
         waiting("needs an experiment of that cell"),
     ),
-    tested(
+    proved(
         SPACE,
         "Figure (map): every cell with a name is a row of `METHODS`; the empty cells are refused.",
         "objectives/test_objectives.py::test_methods_hold_every_row_of_the_design_space",
@@ -164,12 +164,12 @@ CLAIMS = [
         "The selection gap is below 0.001 nat at N/H = 50, and 450 times larger at N/H = 1.5.",
         waiting("needs the experiment `routing-vs-selection`"),
     ),
-    tested(
+    proved(
         SPACE,
         "A linear model on uneven noise: free 1.649, closed 1.970, free within 0.015 of the truth.",
         "paper/models/test_depth_zero.py::test_heteroscedastic_noise_separates_the_routes",
     ),
-    tested(
+    proved(
         SPACE,
         "A linear model on even noise: both routes have the same NLL (1.415).",
         "paper/models/test_depth_zero.py::test_homoscedastic_noise_does_not",
@@ -180,7 +180,7 @@ CLAIMS = [
         "one.",
         "test_14_probit_and_ordinal_closed_forms_are_their_quadrature",
     ),
-    tested(
+    proved(
         LABELS,
         "With two levels the ordinal head is the probit head.",
         f"{FACTORS}::test_two_ordered_levels_are_the_probit",

@@ -160,7 +160,7 @@ CLAIMS = [
     ),
     Claim(
         AGES,
-        "beta = 0.5 repairs the RMSE of Diag, past that of MVN.",
+        "A beta of 0.5 repairs the RMSE of Diag, past that of MVN.",
         repaired,
         "utkface-e2e",
     ),
