@@ -42,11 +42,10 @@ def test_statements_are_sentences_and_stand_once():
     assert list(dict.fromkeys(claim.where for claim in CLAIMS)) == list(ORDER)
 
 
-def test_each_claim_names_a_command_or_a_test_or_what_is_missing():
-    for claim in CLAIMS:
-        assert claim.experiment in {"", *EXPERIMENTS}
-        text = decide(claim, Evidence([])).text
-        assert claim.experiment or claim.tests or "needs" in text, claim.statement
+def test_each_claim_names_a_command_or_a_test_or_what_is_missing(outcomes):
+    for claim, outcome in outcomes.items():
+        assert claim.experiment in {"", *EXPERIMENTS} or outcome.verdict == "open"
+        assert claim.experiment or claim.tests or "needs" in outcome.text, claim.statement
 
 
 def test_every_test_that_a_claim_names_exists():
@@ -102,8 +101,9 @@ def test_the_page_has_each_claim_and_counts_them(evidence, sections):
     text = "\n".join(lines)
     for claim in CLAIMS:
         assert claim.statement.replace("|", "\\|") in text
-    for anchor in re.findall(r"\]\(#([a-z0-9-]+)\)", text):
-        assert anchor in EXPERIMENTS
+    for line in lines:
+        for anchor in re.findall(r"\]\(#([a-z0-9-]+)\)", line):
+            assert anchor in sections or "| open |" in line
     for file in re.findall(r"\]\(\.\./([^)]+)\)", text):
         assert (ROOT / file).is_file()
     assert all(line.count("|") >= 5 for line in lines if line.startswith("| **"))

@@ -14,9 +14,10 @@ from scroll_paper.data.embeddings import digest
 from scroll_paper.data.images import Pictures, augmented, moments, scaled
 from scroll_paper.data.sources import SOURCES
 from scroll_paper.deep import training, vision
+from scroll_paper.deep import units as units_module
 from scroll_paper.deep.methods import LABELS, NUMBERS
 from scroll_paper.deep.training import Course, Step, TrainedNetwork, train_network
-from scroll_paper.deep.vision import DeepUnit, Parts
+from scroll_paper.deep.units import CONDITIONS, DeepUnit, Parts, units
 from scroll_paper.models.baselines import MeanVariance
 from scroll_paper.models.resnet import ResNet18
 from scroll_paper.models.softmax import laplace
@@ -28,6 +29,7 @@ def _single_precision(_float64_and_seed):
     torch.set_default_dtype(torch.float32)
 
 
+SCRATCH = {"scratch": CONDITIONS["scratch"]}
 QUICK = Course(epochs=2, batch=8, lr=0.01, compile=False)
 
 
@@ -247,7 +249,9 @@ def parts(labels, seed=0):
 def test_a_softmax_brings_its_posterior_along():
     unit = DeepUnit("cifar10", "softmax", 0, course=QUICK)
     found, lines, kept = vision.trained(unit, parts(True), Small)
-    assert [line["fit"]["method"] for line in lines] == ["softmax", "softmax-laplace"]
+    names = ["softmax", "softmax-laplace", "softmax-laplace-tuned"]
+    assert [line["fit"]["method"] for line in lines] == names
+    assert lines[2]["metrics"]["precision"] in vision.PRECISIONS
     data = parts(True)
     y = data.test.y
     log_p = found.head(found.features(data.test.x)).log_probs.detach()
@@ -308,10 +312,24 @@ def test_a_record_says_in_what_its_course_is_not_the_papers():
 
 
 def test_only_heads_with_a_learned_prior_have_a_rate_for_it():
-    units = vision.units("cifar10", ["ova-none", "softmax"], [0], ["scratch"])
-    assert [u.fit().get("alpha_rate") for u in units] == [0.25, None]
-    (face,) = vision.units("faces", ["scroll-full"], [0], ["scratch"])
+    heads = units("cifar10", ["ova-none", "softmax"], [0], SCRATCH)
+    assert [u.fit().get("alpha_rate") for u in heads] == [0.25, None]
+    (face,) = units("faces", ["scroll-full"], [0], SCRATCH)
     assert "alpha_rate" not in face.fit()
+
+
+def test_a_target_in_years_is_centred_only(monkeypatch):
+    every = Pictures(pictures(10).x, torch.arange(10.0) * 7)
+    monkeypatch.setattr(units_module.images, "faces", lambda places: every)
+    cpu = torch.device("cpu")
+    scaled_rows, raw = (units_module.parts("faces", [], 0, cpu, unscaled=u) for u in (False, True))
+    for part in (scaled_rows, raw):
+        assert float(part.train.y.mean()) == pytest.approx(0, abs=1e-5)
+    assert raw.scale == 1
+    torch.testing.assert_close(raw.test.y, scaled_rows.test.y * scaled_rows.scale)
+    assert DeepUnit("faces", "map", 0, "tuned", Course(), unscaled=True).fit() == {
+        "set": "faces", "method": "map", "seed": 0, "condition": "tuned", "unscaled": True,
+    }  # fmt: skip
 
 
 def test_a_record_says_how_it_was_made():
@@ -326,9 +344,8 @@ def test_a_record_says_how_it_was_made():
 
 
 def test_a_run_goes_on_where_it_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr(vision, "parts", lambda name, places, seed, device: parts(True, seed))
-    monkeypatch.setattr(vision, "CONDITIONS", {"scratch": (QUICK,)})
-    which = list(vision.units("cifar10", ["ova-none", "softmax"], [0, 1], ["scratch"]))
+    monkeypatch.setattr(vision, "parts", lambda name, places, seed, *how: parts(True, seed))
+    which = list(units("cifar10", ["ova-none", "softmax"], [0, 1], {"scratch": (QUICK,)}))
     run = lambda some: vision.run(
         some, tmp_path, [tmp_path], torch.device("cpu"), lambda text: None, lambda condition: Small
     )
@@ -338,6 +355,6 @@ def test_a_run_goes_on_where_it_stopped(tmp_path, monkeypatch):
     after = (tmp_path / "cifar10.jsonl").read_text()
     assert after.startswith(before)
     fits = [r["fit"] for r in records.load(tmp_path).records]
-    assert len(fits) == 6  # a softmax is two
+    assert len(fits) == 8  # a softmax is three
     files = sorted(p.name for p in (tmp_path / "predictions").iterdir())
     assert files == [f"cifar10-{m}-{s}.npz" for m in ("ova-none", "softmax") for s in (0, 1)]

@@ -12,6 +12,7 @@ from scroll_paper.deep import endtoend, vision
 from scroll_paper.deep.endtoend import END_TO_END
 from scroll_paper.deep.methods import LABELS, labels_of
 from scroll_paper.deep.training import TrainedNetwork
+from scroll_paper.deep.units import CONDITIONS, units
 from scroll_paper.report import report
 from scroll_paper.tables import published, records
 from scroll_paper.tables.experiment import Request, Results, Screen
@@ -23,7 +24,7 @@ def shown(name, folder, seeds, methods=None):
 
 
 def fit_of(method, seed):
-    (unit,) = vision.units("cifar10", [method], [seed], ["scratch"])
+    (unit,) = units("cifar10", [method], [seed], {"scratch": CONDITIONS["scratch"]})
     return unit.fit()
 
 
@@ -109,11 +110,37 @@ def test_conditions_have_columns_of_their_own(tmp_path):
     assert set(published.numbers(table.name)["MAP"]) == set(table.columns)
 
 
-@pytest.mark.parametrize("name", END_TO_END)
+@pytest.mark.parametrize("name", ["cifar", "utkface-e2e"])
 def test_every_row_of_the_paper_is_one_of_ours(name, tmp_path):
     (table,) = shown(name, tmp_path, None)
     ours = {label for block in table.blocks for label in block}
     assert set(published.numbers(table.name)) <= ours
+
+
+def test_targets_in_years_have_a_table_of_their_own(tmp_path):
+    which = END_TO_END["utkface-unscaled"].units(["scroll-diag"], None)
+    assert [(u.condition, u.seed, u.course.lr) for u in which] == [
+        (condition, seed, 0.1) for seed in range(3) for condition in ("scratch", "tuned")
+    ]
+    lines = [
+        {"fit": u.fit(), "metrics": {"nll": 4.0 + i, "rmse": 19.0}, "val": 4.0}
+        for i, u in enumerate(which)
+    ]
+    records.append(records.file_of(tmp_path, "faces"), lines)
+    (table,) = shown("utkface-unscaled", tmp_path, None)
+    assert list(table.blocks[0]) == ["SCROLL-Diag", "SCROLL-None", "SCROLL-Diag-beta", "MAP"]
+    assert table.blocks[0]["SCROLL-Diag"]["from scratch NLL"].mean == 6
+    (other,) = shown("utkface-e2e", tmp_path, None)
+    assert other.blocks[0]["SCROLL-Diag"]["from scratch NLL"].mean is None
+
+
+def test_a_method_has_as_many_seeds_as_the_paper_gave_it():
+    seeds = {}
+    for unit in END_TO_END["cifar"].units(None, None):
+        seeds.setdefault(unit.method, []).append(unit.seed)
+    assert seeds["ova-none"] == list(range(10))
+    assert seeds["vbll-softmax"] == list(range(5))
+    assert [u.seed for u in END_TO_END["cifar"].units(["ova-full"], [8])] == [8]
 
 
 def test_the_command(tmp_path):
@@ -138,7 +165,8 @@ def test_rows_of_some_methods(tmp_path):
     (table,) = shown("cifar", tmp_path, None, ["softmax"])
     rows = [label for block in table.blocks for label in block]
     names = ["", " (T*)", " (T held out)", " (ens.)"]
-    assert rows == ["CE-softmax", "Laplace-LL", *(f"CE-softmax{name}" for name in names[1:])]
+    laplace = ["Laplace-LL", "Laplace-LL (tuned)"]
+    assert rows == ["CE-softmax", *laplace, *(f"CE-softmax{name}" for name in names[1:])]
     with pytest.raises(ValueError, match="`methods` must be one of"):
         END_TO_END["cifar"].run(Request(methods=("soft",), tables=True), Screen())
 

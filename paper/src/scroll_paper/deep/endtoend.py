@@ -1,6 +1,6 @@
 """The experiments of networks that are trained end to end, and their tables."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,14 +13,14 @@ from ..data.datasets import searched
 from ..data.encoders import lite0
 from ..tables import records
 from ..tables.experiment import Request, Results, Screen, Section
-from ..tables.records import Record, key
+from ..tables.records import Record
 from ..tables.selection import Values
 from ..tables.table import Block, Label, Table, table
 from . import extra, vision
+from .found import Found
 from .methods import LABELS, NUMBERS, DeepMethod, labels_of
-from .vision import CONDITIONS, DeepUnit
+from .units import CONDITIONS, IN_YEARS, Conditions, DeepUnit, units
 
-SEEDS = (0, 1, 2)
 Wants = Callable[[str], bool]
 TITLES = {"scratch": "from scratch", "frozen": "frozen", "tuned": "fine-tuned"}
 
@@ -33,15 +33,17 @@ class EndToEnd:
         about: the question, in one line.
         set: name of the pictures.
         heads: methods that can be trained, by name.
-        conditions: how bodies start.
+        conditions: how bodies start, and how they are trained.
         build: makes the tables from the records and the folder that holds them.
+        unscaled: centre the target, but leave it in its unit.
     """
 
     about: str
     set: str
     heads: Mapping[str, DeepMethod]
-    conditions: tuple[str, ...]
-    build: Callable[["Found", Path, Wants], list[Table]]
+    conditions: Conditions
+    build: Callable[[Found, Path, Wants], list[Table]]
+    unscaled: bool = False
 
     @property
     def options(self) -> Collection[str]:
@@ -53,7 +55,16 @@ class EndToEnd:
         for method in methods or ():
             one_of("methods", method, self.heads)
         some = [m for m in self.heads if methods is None or m in methods]
-        return list(vision.units(self.set, some, seeds or SEEDS, self.conditions))
+        return [
+            unit
+            for unit in units(self.set, some, seeds or self.seeds, self.conditions, self.unscaled)
+            if seeds or unit.seed < self.heads[unit.method].seeds
+        ]
+
+    @property
+    def seeds(self) -> range:
+        """All seeds, of the method with the most."""
+        return range(max(method.seeds for method in self.heads.values()))
 
     def run(self, request: Request, screen: Screen) -> list[Table]:
         """Train the networks that are missing from the records, and return the tables."""
@@ -83,9 +94,11 @@ class EndToEnd:
         own = (r for r in results.records if r["fit"]["set"] == self.set)
 
         def wants(method: str) -> bool:
-            return methods is None or method.removesuffix("-laplace") in methods
+            stem = method.partition("-laplace")[0]
+            return stem in self.heads and (methods is None or stem in methods)
 
-        return self.build(Found(self.set, own, seeds or SEEDS), results.folder, wants)
+        found = Found(self.set, own, seeds or self.seeds, self.conditions, self.unscaled)
+        return self.build(found, results.folder, wants)
 
     def report(self, results: Results) -> Section:
         """Return its part of the report."""
@@ -110,39 +123,6 @@ class Lite(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.network.extract_features(x)
         return out.mean((-2, -1))
-
-
-class Found:
-    """The records of a set of pictures, by method, metric and condition.
-
-    Args:
-        name: of the set.
-        records: of the set.
-        seeds: to show.
-    """
-
-    def __init__(self, name: str, records: Iterable[Record], seeds: Sequence[int]):
-        self.name, self.seeds = name, seeds
-        self.by_key = {key(record): record for record in records}
-
-    def values(self, method: str, metric: str, condition: str = "scratch") -> Values:
-        """Return a metric by seed; of several ways to train, the one with the best validation."""
-        best = {seed: self._best(method, seed, condition) for seed in self.seeds}
-        return {
-            seed: record["metrics"][metric]
-            for seed, record in best.items()
-            if record is not None and metric in record["metrics"]
-        }
-
-    def chosen(self, method: str, condition: str = "scratch") -> list[Record]:
-        """Return the records behind `values`, one per seed."""
-        best = (self._best(method, seed, condition) for seed in self.seeds)
-        return [record for record in best if record is not None]
-
-    def _best(self, method: str, seed: int, condition: str) -> Record | None:
-        units = vision.units(self.name, [method], [seed], [condition])
-        ways = [self.by_key[k] for unit in units if (k := key(unit.fit())) in self.by_key]
-        return min(ways, key=lambda record: record["val"]) if len(ways) > 1 else (*ways, None)[0]
 
 
 def cifar(found: Found, results: Path, wants: Wants) -> list[Table]:
@@ -242,7 +222,7 @@ def faces(found: Found, results: Path, wants: Wants) -> list[Table]:
     """Build the table of NLL and RMSE of each head, by how its body started."""
     named = {
         f"{TITLES[condition]} {metric.upper()}": (condition, metric)
-        for condition in CONDITIONS
+        for condition in found.conditions
         for metric in ("nll", "rmse")
     }
     rows: dict[Label, Mapping[str, Values]] = {
@@ -253,15 +233,20 @@ def faces(found: Found, results: Path, wants: Wants) -> list[Table]:
         for label, method in labels_of(NUMBERS).items()
         if wants(method)
     }
-    title = "UTKFace, age in years, 64 pixels: ResNet-18 from scratch, EfficientNet-Lite0 otherwise"
+    name = "utkface_unscaled" if found.unscaled else "appendix_utkface_e2e"
+    target = "centred but not scaled" if found.unscaled else "standardised"
+    title = (
+        "UTKFace, age in years, 64 pixels: ResNet-18 from scratch, EfficientNet-Lite0 otherwise; "
+        f"target {target}"
+    )
     fits = {
         f"{label}, {TITLES[condition]}": (method, condition)
-        for condition in CONDITIONS
+        for condition in found.conditions
         for label, method in labels_of(NUMBERS).items()
         if wants(method)
     }
-    made = table("appendix_utkface_e2e", title, tuple(named), [Block(rows)], show_se=True)
-    return [made, *_health("utkface_e2e", fits, found)]
+    made = table(name, title, tuple(named), [Block(rows)], show_se=True)
+    return [made, *_health(name.removeprefix("appendix_"), fits, found)]
 
 
 END_TO_END = {
@@ -269,14 +254,22 @@ END_TO_END = {
         "CIFAR-10 with a ResNet-18 trained through each head",
         "cifar10",
         LABELS,
-        ("scratch",),
+        {"scratch": CONDITIONS["scratch"]},
         cifar,
     ),
     "utkface-e2e": EndToEnd(
         "UTKFace with a deep body: from scratch, frozen, fine-tuned",
         "faces",
         NUMBERS,
-        tuple(CONDITIONS),
+        CONDITIONS,
         faces,
+    ),
+    "utkface-unscaled": EndToEnd(
+        "UTKFace with the target in years: does beta repair a free variance?",
+        "faces",
+        {name: NUMBERS[name] for name in ("scroll-diag", "scroll-diag-beta", "scroll-none", "map")},
+        IN_YEARS,
+        faces,
+        unscaled=True,
     ),
 }

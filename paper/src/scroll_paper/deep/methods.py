@@ -25,6 +25,7 @@ class DeepMethod:
         tempered: show it with its best temperature too.
         averaged: keep its probabilities, to show the mean over seeds too.
         more: labels of rows that are computed from the same networks, by method.
+        seeds: number of seeds, from 0.
     """
 
     label: str
@@ -33,6 +34,7 @@ class DeepMethod:
     tempered: bool = False
     averaged: bool = False
     more: Mapping[str, str] = field(default_factory=dict)
+    seeds: int = 3
 
 
 def labels_of(methods: Mapping[str, DeepMethod]) -> dict[str, str]:
@@ -61,16 +63,19 @@ def _vbll(h: int, k: int, n: int) -> nn.Module:
 
 SLOW_PRIOR = 0.25  # the prior of K outputs counts in full and its rows by 1 / K: it must be slow
 LABELS: dict[str, DeepMethod] = {
-    "ova-none": DeepMethod("OvA-None", _ova("none"), SLOW_PRIOR, tempered=True, averaged=True),
-    "ova-diag": DeepMethod("OvA-Diag", _ova("diag"), SLOW_PRIOR, tempered=True),
-    "ova-full": DeepMethod("OvA-Full", _ova("full"), SLOW_PRIOR),
-    "gaussreg-none": DeepMethod("GaussReg-None", _least_squares("none"), SLOW_PRIOR),
-    "gaussreg-diag": DeepMethod("GaussReg-Diag", _least_squares("diag"), SLOW_PRIOR),
+    "ova-none": DeepMethod(
+        "OvA-None", _ova("none"), SLOW_PRIOR, tempered=True, averaged=True, seeds=10
+    ),
+    "ova-diag": DeepMethod("OvA-Diag", _ova("diag"), SLOW_PRIOR, tempered=True, seeds=10),
+    "ova-full": DeepMethod("OvA-Full", _ova("full"), SLOW_PRIOR, seeds=5),
+    "gaussreg-none": DeepMethod("GaussReg-None", _least_squares("none"), SLOW_PRIOR, seeds=5),
+    "gaussreg-diag": DeepMethod("GaussReg-Diag", _least_squares("diag"), SLOW_PRIOR, seeds=5),
     "softmax": DeepMethod(
         "CE-softmax", lambda h, k, n: Softmax(h, k), tempered=True, averaged=True,
-        more={"softmax-laplace": "Laplace-LL"},
+        more={"softmax-laplace": "Laplace-LL", "softmax-laplace-tuned": "Laplace-LL (tuned)"},
+        seeds=10,
     ),
-    "vbll-softmax": DeepMethod("VBLL", _vbll),
+    "vbll-softmax": DeepMethod("VBLL", _vbll, seeds=5),
 }  # fmt: skip
 NUMBERS: dict[str, DeepMethod] = {
     "scroll-full": DeepMethod("SCROLL-Full", _normal("full")),

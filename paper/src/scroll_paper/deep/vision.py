@@ -1,12 +1,11 @@
-"""CIFAR-10 and UTKFace end to end: the networks to train, and the scores of each."""
+"""CIFAR-10 and UTKFace end to end: train a network, score it and record it."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
 from functools import partial
 from math import exp, log
 from pathlib import Path
 from time import time
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol, cast
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from scroll._core.files import replacing
 from scroll.heads import Head
 from scroll.predictive import Categorical, Normal
 
-from ..data import images, protocol
+from ..data import protocol
 from ..data.images import Pictures
 from ..data.npz import arrays
 from ..models.resnet import ResNet18
@@ -25,17 +24,12 @@ from ..tables import records
 from ..tables.records import made
 from . import training
 from .methods import LABELS, NUMBERS
-from .training import Course, TrainedNetwork
+from .training import TrainedNetwork
+from .units import DeepUnit, Parts, parts
 
 CLASSES = 10
 HEALTH = 5000  # training pictures for a diagnosis
-CONDITIONS = {  # how a body starts, and how it is trained; of several ways the best one counts
-    "scratch": (Course(anneal_head=True),),
-    "frozen": tuple(Course(frozen=True, anneal_head=True, head_lr=lr) for lr in (3e-4, 1e-3, 3e-3)),
-    "tuned": (Course(), Course(lr=0.01)),
-}
-
-
+PRECISIONS = tuple(10.0 ** (j / 2) for j in range(-2, 9))  # of the prior, for Laplace
 Scored = tuple[str, dict[str, float], Tensor]  # a method, its scores and its log probabilities
 
 
@@ -43,84 +37,6 @@ class Body(Protocol):
     """A body that states its number of features."""
 
     features: int
-
-
-class DeepUnit(NamedTuple):
-    """One network to train.
-
-    Args:
-        set: "cifar10" or "faces".
-        method: of `LABELS` or `NUMBERS`.
-        seed: of the split and the parameters.
-        condition: of `CONDITIONS`.
-        course: how to train.
-    """
-
-    set: str
-    method: str
-    seed: int
-    condition: str = "scratch"
-    course: Course = CONDITIONS["scratch"][0]
-
-    def fit(self) -> dict[str, object]:
-        """Return what identifies it in the records: settings only if they are not the paper's."""
-        start = {} if self.condition == "scratch" else {"condition": self.condition}
-        usual, here = asdict(Course()), asdict(self.course)
-        odd = {k: v for k, v in here.items() if v != usual[k] and k not in ("frozen", "compile")}
-        return {"set": self.set, "method": self.method, "seed": self.seed, **start, **odd}
-
-
-class Parts(NamedTuple):
-    """Training, validation and test pictures; a target in its unit is shift + scale * y."""
-
-    train: Pictures
-    held: Pictures
-    test: Pictures
-    shift: float = 0.0
-    scale: float = 1.0
-
-
-def parts(name: str, places: Sequence[Path], seed: int, device: torch.device) -> Parts:
-    """Return the pictures of a set, split by a seed.
-
-    Args:
-        name: "cifar10" or "faces".
-        places: folders to look in.
-        seed: of the split.
-        device: to put the pictures on.
-    """
-    if name == "cifar10":
-        rest, test = images.cifar(places)
-        train, held = images.split(rest, 45_000, 5_000, seed=seed)
-        return Parts(_on(train, device), _on(held, device), _on(test, device))
-    every = images.faces(places)
-    n = len(every.y)
-    counts = (n - 2 * (n // 5), n // 5, n // 5)
-    each = [_on(part, device) for part in images.split(every, *counts, seed=seed)]
-    shift, scale = float(each[0].y.mean()), float(each[0].y.std())
-    train, held, test = (part._replace(y=(part.y - shift) / scale) for part in each)
-    return Parts(train, held, test, shift, scale)
-
-
-def _on(part: Pictures, device: torch.device) -> Pictures:
-    return Pictures(part.x.to(device), part.y.to(device))
-
-
-def units(
-    name: str, methods: Sequence[str], seeds: Sequence[int], conditions: Sequence[str]
-) -> Iterator[DeepUnit]:
-    """Yield the networks of some methods, seeds and conditions, in every way to train them."""
-    for seed in seeds:
-        for condition in conditions:
-            for method in methods:
-                for course in CONDITIONS[condition]:
-                    own = replace(course, alpha_rate=_rate(method))
-                    yield DeepUnit(name, method, seed, condition, own)
-
-
-def _rate(method: str) -> float:
-    """Learning rate of a method's prior; a row computed from a network has none of its own."""
-    return (LABELS | NUMBERS)[method].alpha_rate if method in LABELS | NUMBERS else 1.0
 
 
 def trained(
@@ -203,10 +119,23 @@ def _labels(unit: DeepUnit, found: TrainedNetwork, data: Parts) -> Iterator[Scor
         found_metrics |= {f"t_{name}": t} | {f"{k}_{name}": v for k, v in cooled.items()}
     yield unit.method, found_metrics | health(found, data.train), at_test
     if isinstance(head := found.head, Softmax):
-        # Prior precision one is the default of the library for Laplace.
-        variances = laplace(head, found.features(data.train.x), 1.0)
-        log_p = spread(head, variances, test).log_probs.double()
-        yield "softmax-laplace", metrics(log_p, data.test.y), log_p
+        yield from _laplace(unit, found, head, data)
+
+
+def _laplace(unit: DeepUnit, found: TrainedNetwork, head: Softmax, data: Parts) -> Iterator[Scored]:
+    """Yield the scores of Laplace: its library's default precision, and the best on held-out."""
+    psi, held, test = (found.features(part.x) for part in (data.train, data.held, data.test))
+
+    def at(precision: float, rows: Tensor) -> Tensor:
+        return spread(head, laplace(head, psi, precision), rows).log_probs.double()
+
+    best = min(PRECISIONS, key=lambda precision: _nll(at(precision, held), data.held.y))
+    for name, precision in (("", 1.0), ("-tuned", best)):
+        log_p = at(precision, test)
+        found_metrics = metrics(log_p, data.test.y)
+        if name:
+            found_metrics["precision"] = best
+        yield f"{unit.method}-laplace{name}", found_metrics, log_p
 
 
 def metrics(log_probs: Tensor, y: Tensor) -> dict[str, float]:
@@ -252,8 +181,9 @@ def run(
     for unit in which:
         if records.key(unit.fit()) in have:
             continue
-        if data is None or at != (unit.set, unit.seed):
-            at, data = (unit.set, unit.seed), parts(unit.set, places, unit.seed, device)
+        if data is None or at != (unit.set, unit.seed, unit.unscaled):
+            at = (unit.set, unit.seed, unit.unscaled)
+            data = parts(unit.set, places, unit.seed, device, unit.unscaled)
         say(f"{unit}")
         watch = partial(_tell, say, unit.course.epochs)
         _, lines, kept = trained(unit, data, body(unit.condition), watch)

@@ -80,13 +80,13 @@ class GridExperiment:
         found: dict[tuple[object, ...], Work] = {}
         for row in filter(scope.wants, (*self.rows, *scope.added)):
             method = TABLE_METHODS[row.method]
-            body = row.where.get("architecture")
-            bodies = (body,) if body else ARCHITECTURES
-            grid = (row.where["knob"],) if "knob" in row.where else None
             seeds = tuple(s for s in scope.seeds if s in (method.seeds or scope.seeds))
-            sets = [s for s in scope.sets if s in (method.sets or scope.sets) and seeds]
+            sets = [name for name in scope.sets if name in (method.sets or scope.sets) and seeds]
             stem = method.trained_as or row.method
-            for made in (setting(s, stem, where) for s in sets for where in row.at(s)):
+            for name, where in ((s, way) for s in sets for way in row.at(s)):
+                made = setting(name, stem, where)
+                bodies = (where["architecture"],) if "architecture" in where else ARCHITECTURES
+                grid = (where["knob"],) if "knob" in where else None
                 at = (made, bodies, grid)
                 if at not in found or found[at].members < method.members:
                     found[at] = Work(made, seeds, bodies, grid, method.members)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from scroll.training.bodies import ARCHITECTURES
 
 from ..data.datasets import LABELLED, SETS
-from ..tables import builders
+from ..tables import arithmetic, builders
 from ..tables import rows as lines
 from ..tables.builders import by_set, several
 from ..tables.rows import Row, RowGroup
@@ -81,6 +81,25 @@ GRID: dict[str, GridExperiment] = {
             show_se=True,
         ),
     ),
+    "offset": GridExperiment(
+        "a learned offset of the last layer: MVN and SCROLL without and with it",
+        _rows(*lines.OFFSETS),
+        several(
+            by_set("offset_nll", "Test NLL", lines.OFFSETS, "nll", show_se=True),
+            by_set("offset_caliberr", "Calibration error", lines.OFFSETS, "caliberr"),
+        ),
+    ),
+    "steps": GridExperiment(
+        "whether more steps change the sets on which training ends at the cap",
+        _rows(*lines.STEPS),
+        by_set("steps_nll", "Test NLL", lines.STEPS, "nll", show_se=True),
+        sets=("power", "naval"),
+    ),
+    "vbll-grid": GridExperiment(
+        "VBLL with smaller weights on its KL than the paper's grid has",
+        _rows(lines.WIDER_GRID),
+        by_set("vbll_grid_nll", "Test NLL", (lines.WIDER_GRID,), "nll", show_se=True),
+    ),
     "traintest-gap": GridExperiment(
         "whether the free route overfits its score", lines.OPTIMISM.rows, builders.optimism
     ),
@@ -105,16 +124,18 @@ GRID: dict[str, GridExperiment] = {
                 lines.DEEP_BASELINES, "caliberr",
             ),
         ),
-        seeds=_TEN,
         where=lines.DEEP,
     ),
     "depth-trajectory": GridExperiment(
         "linear, one and two hidden layers", tuple(lines.TRAJECTORY.values()), builders.trajectory,
-        seeds=_TEN,
     ),
     "loo-gap": GridExperiment(
         "the shared score against leave-one-out on trained features",
         (Row("loo-gap", "loo-gap"),), builders.loo_gap, seeds=_TEN,
+    ),
+    "arithmetic": GridExperiment(
+        "the spread of results due to rounding beside the spread over seeds",
+        arithmetic.ROWS, arithmetic.spreads, seeds=_TEN,
     ),
     "classification": GridExperiment(
         "nine classification heads and their baselines, relu+LN: NLL, ECE",
@@ -189,6 +210,14 @@ GRID: dict[str, GridExperiment] = {
         only=tuple(name for name, spec in SETS.items() if spec.foreign),
         where={},
         ways=lines.IN_BATCHES,
+    ),
+    "text-shift": GridExperiment(
+        "out-of-distribution detection on text, with each way of scaling the inputs by itself",
+        _rows(*(block for way in range(2) for block in lines.one_way(way))),
+        builders.text_shift,
+        sets=("sick",),
+        seeds=_TEN,
+        only=("sick",),
     ),
 }  # fmt: skip
 GRID |= {name: replace(experiment, name=name) for name, experiment in GRID.items()}

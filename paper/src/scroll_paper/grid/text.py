@@ -8,7 +8,7 @@ from scroll.training.bodies import ARCHITECTURES
 
 from ..tables.builders import Scope, row_values
 from ..tables.experiment import Request, Results, Screen, Section
-from ..tables.rows import OOD, Row, group, no_more
+from ..tables.rows import Row, group
 from ..tables.selection import Selection, Values
 from ..tables.significance import marks
 from ..tables.table import Cell, Label, Table, cell
@@ -44,9 +44,7 @@ class InText:
         scope = GRID["headline"].complete(results.done)
         found = results.selection
         made = [wins(found, scope), regret(found, scope), fixed_body(found, scope)]
-        shift = GRID["ood"].complete(results.done)
-        text = [by_way(found, shift, "sick")] if "sick" in shift.sets else []
-        return Section(self.about, (made if scope.sets else []) + text)
+        return Section(self.about, made if scope.sets else [])
 
 
 def wins(found: Selection, scope: Scope) -> Table:
@@ -117,26 +115,6 @@ def fixed_body(found: Selection, scope: Scope) -> Table:
         lines[row.label] = {**cells, "mean": Cell(fmean(means) if means else None, signed=True)}
     title = "A relu body instead of the chosen one: change in test NLL"
     return Table("fixed_body", title, (*heads.values(), "mean"), [lines])
-
-
-def by_way(found: Selection, scope: Scope, name: str) -> Table:
-    """Return AUROC and NLL on features of an encoder, by the way in which steps are shortened.
-
-    The tables of `ood` choose between the two ways by validation.
-    """
-    words = ("short steps", "even rows")
-    rows = [row for block in OOD for row in block.rows if len(row.ways(name)) == len(words)]
-    lines: dict[Label, dict[str, Cell]] = {}
-    for row in rows:
-        for word, way in zip(words, row.ways(name), strict=True):
-            alone = row._replace(ways=no_more, where={**row.where, **way})
-            metrics = {"AUROC": "auroc", "NLL": "nll"}
-            lines[str(row.label), word] = {
-                title: cell(row_values(found, scope, alone, name, metric))
-                for title, metric in metrics.items()
-            }
-    title = f"{name}, out-of-distribution AUROC and test NLL by the way to shorten steps"
-    return Table(f"ood_{name}_by_way", title, ("AUROC", "NLL"), [lines])
 
 
 IN_TEXT = {

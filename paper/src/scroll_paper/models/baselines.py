@@ -56,19 +56,25 @@ class MeanVariance(nn.Module):
         replicates: networks that are trained together.
         beta: 0 is the NLL; 1 gives rows of large variance the same weight as all others.
         unit: scale the weights V_n^beta to mean one, which a deep body needs at a large rate.
+        bias: let both heads learn an offset.
     """
 
     batches = True
     weight: Tensor
 
     def __init__(
-        self, in_features: int, replicates: Lead = (), beta: float = 0.5, unit: bool = False
+        self,
+        in_features: int,
+        replicates: Lead = (),
+        beta: float = 0.5,
+        unit: bool = False,
+        bias: bool = True,
     ):
         super().__init__()
         self.beta, self.replicates, self.unit = beta, replicates, unit
         uniform = torch.empty(*replicates, 2, in_features).uniform_(-1, 1)
         self.linear = nn.Parameter(uniform * in_features**-0.5)
-        self.offset = nn.Parameter(torch.zeros(*replicates, 2))
+        self.offset = nn.Parameter(torch.zeros(*replicates, 2), requires_grad=bias)
         self.register_buffer("weight", torch.zeros(replicates))
 
     def forward(self, psi: Tensor) -> Normal:

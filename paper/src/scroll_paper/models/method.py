@@ -36,6 +36,7 @@ class Setting(NamedTuple):
         even_rows: divide the inputs by sqrt(D).
         short_steps: use the learning rate 0.03 / sqrt(D), for long rows.
         foreign: the data set that plays out-of-distribution rows; "" is none.
+        ulps: scale the initial parameters by 1 + ulps * eps, a change of their last bit.
     """
 
     set: str
@@ -51,6 +52,7 @@ class Setting(NamedTuple):
     even_rows: bool = False
     short_steps: bool = False
     foreign: str = ""
+    ulps: int = 0
 
     def rows(self) -> tuple[bool, bool, str]:
         """Return how the rows are scaled and which out-of-distribution set goes with them."""
@@ -171,7 +173,20 @@ def prepared(
     if training.start is not None:
         with torch.no_grad():
             training.start(made.head, torch.tensor([k or 0.0 for k in knobs]), rows)
-    return made
+    return perturbed(made.to(rows.x.dtype), setting.ulps) if setting.ulps else made
+
+
+@torch.no_grad()
+def perturbed(network: Network, ulps: int) -> Network:
+    """Scale the parameters that are trained by 1 + ulps * eps, in place; return the network.
+
+    Each number moves by one or two units in its last place per ulp, so that two trainings differ
+    by rounding only.
+    """
+    for p in network.parameters():
+        if p.requires_grad:
+            p.mul_(1 + ulps * torch.finfo(p.dtype).eps)
+    return network
 
 
 def start_noise(head: nn.Module, rows: Rows) -> None:

@@ -27,7 +27,7 @@ PROBIT_SCALE = 1.005
 MakeHead = Callable[[int, Lead, Setting], nn.Module]
 
 
-def _normal(covariance: str, method: str = "scroll") -> MakeHead:
+def _normal(covariance: str, method: str = "scroll", bias: bool = False) -> MakeHead:
     """Return the maker of a regression head."""
 
     def make(features: int, lead: Lead, setting: Setting) -> nn.Module:
@@ -36,7 +36,7 @@ def _normal(covariance: str, method: str = "scroll") -> MakeHead:
             covariance=covariance,
             method=method,
             floor=setting.floor,
-            bias=False,
+            bias=bias,
             replicates=lead,
         )
 
@@ -75,6 +75,10 @@ def _variational(features: int, lead: Lead, setting: Setting) -> nn.Module:
 
 def _mean_variance(features: int, lead: Lead, setting: Setting) -> nn.Module:
     return MeanVariance(features, lead)
+
+
+def _plain_mean_variance(features: int, lead: Lead, setting: Setting) -> nn.Module:
+    return MeanVariance(features, lead, bias=False)
 
 
 def _constant(features: int, lead: Lead, setting: Setting) -> nn.Module:
@@ -164,6 +168,13 @@ TABLE_METHODS: dict[str, Method] = {
     "vbll": Method("VBLL", _ridge(_variational, start=_set_weight_and_noise)),
     "mvn": Method("MVN", _MVN),
     "mvn-ens": Method("MVN-Ens (5x)", _MVN, "mvn", ensemble=True),
+    "mvn-plain": Method("MVN without offset", _ridge(_plain_mean_variance, start=_set_weight)),
+    **{
+        f"scroll-{cov}-offset".lower(): Method(
+            f"SCROLL-{cov} with offset", Training(_normal(cov.lower(), bias=True))
+        )
+        for cov in ("Full", "Diag", "None")
+    },
     "mc-dropout": Method(
         "MC Dropout",
         replace(_MAP, members=1, pool=None, dropout=0.1, report=evaluation.mc_dropout),

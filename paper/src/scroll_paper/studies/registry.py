@@ -1,5 +1,6 @@
 """The studies by name; each is imported when it is run."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from ..data.sources import Say
@@ -23,3 +24,4 @@ STUDIES = {
     "two-moons": Study("where MAP, Laplace and SCROLL are sure of a class", _two_moons),
     "counts": Study("overdispersion, simulated and on public counts", _counts),
 }
+STUDIES = {name: replace(study, name=name) for name, study in STUDIES.items()}

@@ -65,9 +65,18 @@ def row_values(found: Selection, scope: Scope, row: Row, name: str, metric: str 
         name: of the data set.
         metric: to show, unless the row has its own.
     """
-    fixed = {k: v for k, v in row.where.items() if k in ("architecture", "knob")}
-    ways = [setting(name, row.method, where).odd() | fixed for where in row.at(name)]
+    ways = [way for where in row.at(name) for way in _fixed(row.method, name, where)]
     return found.values(name, row.method, ways, scope.seeds, row.metric or metric)
+
+
+def _fixed(method: str, name: str, where: Where) -> list[Where]:
+    """Return the settings of the records: one per value of the method's own grid, if it has one."""
+    odd = setting(name, method, where).odd()
+    fixed = odd | {k: v for k, v in where.items() if k in ("architecture", "knob")}
+    if "knob" in where:
+        return [fixed]
+    knobs = TABLE_METHODS[method].training.knobs(name)
+    return [fixed if knob is None else {**fixed, "knob": knob} for knob in knobs]
 
 
 def by_set(
@@ -207,6 +216,27 @@ def ood(found: Selection, scope: Scope) -> list[Table]:
             ("ood_nll", "Test NLL of the same networks, in-distribution rows", "nll"),
         )
     ]
+
+
+def text_shift(found: Selection, scope: Scope) -> list[Table]:
+    """Out-of-distribution detection on text with each way of scaling by itself."""
+    (name,) = scope.sets
+    ways = ("short steps", "even rows")
+    blocks = []
+    for pair in zip(*map(rows.one_way, range(2)), strict=True):
+        lines: dict[Label, dict[str, Values]] = {}
+        for both in zip(*(group.rows for group in pair), strict=True):
+            if scope.wants(both[0]):
+                lines[both[0].label] = {
+                    f"{metric.upper()}, {way}": row_values(found, scope, row, name, metric)
+                    for metric in ("auroc", "nll")
+                    for way, row in zip(ways, both, strict=True)
+                }
+        if lines:
+            blocks.append(Block(lines, pair[0].ranked))
+    columns = tuple(f"{metric}, {way}" for metric in ("AUROC", "NLL") for way in ways)
+    title = "SICK against AG News: each way of scaling by itself"
+    return [table("ood_text", title, columns, blocks, greatest=columns[:2])]
 
 
 def _encoders(sets: Iterable[str]) -> str:

@@ -1,6 +1,6 @@
 """The rows of the tables: the paper's labels, and the settings that their records have."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from scroll.training.bodies import ARCHITECTURES
 
 from ..data.datasets import SETS
-from ..models.methods import TABLE_METHODS
+from ..models.methods import LAMBDAS, TABLE_METHODS
 from .selection import Where
 from .table import Label
 
@@ -59,6 +59,12 @@ class RowGroup(NamedTuple):
             ),
             self.ranked,
         )
+
+
+def weights(knobs: Iterable[float]) -> Ways:
+    """Return ways that differ in the value of the hyper-parameter."""
+    found = tuple({"knob": knob} for knob in knobs)
+    return lambda name: found
 
 
 def group(
@@ -122,6 +128,35 @@ PRIOR = (
         )
     ),
     labelled({"MVN (free var., tuned lambda)": "mvn"}),
+)
+
+OFFSETS = tuple(
+    RowGroup((Row((name, "without"), without), Row((name, "with"), with_)), None)
+    for name, without, with_ in (
+        ("MVN", "mvn-plain", "mvn"),
+        ("SCROLL-Full", "scroll-full", "scroll-full-offset"),
+        ("SCROLL-Diag", "scroll-diag", "scroll-diag-offset"),
+        ("SCROLL-None", "scroll-none", "scroll-none-offset"),
+    )
+)
+LONGER = {"steps": 10_000}
+STEPS = tuple(
+    RowGroup(
+        (
+            Row((TABLE_METHODS[m].label, "6,000 steps"), m),
+            Row((TABLE_METHODS[m].label, "10,000 steps"), m, LONGER),
+        ),
+        None,
+    )
+    for m in ("scroll-full", "scroll-diag", "scroll-none", "map", "vbll", "mvn", "seq-full")
+)
+_LOWER = (1e-7, 1e-6, 1e-5)  # below the grid of the paper
+WIDER_GRID = RowGroup(
+    (
+        Row("VBLL, weights from 1e-4", "vbll"),
+        Row("VBLL, weights from 1e-7", "vbll", ways=weights((*_LOWER, *LAMBDAS))),
+        Row("SCROLL-Full", "scroll-full"),
+    )
 )
 
 PLAIN = {"architecture": "relu+LN"}
@@ -217,6 +252,18 @@ OOD = (
     group("free-refit", "free-refit-inputs", ranked=None).with_(ways=IN_BATCHES),
     group("inputs", ranked=None).with_(ways=with_foreign),
 )
+
+
+def one_way(way: int) -> tuple[RowGroup, ...]:
+    """Rows of the out-of-distribution table on features of text, with one way of scaling alone."""
+
+    def fixed(ways: Ways) -> Ways:
+        return lambda name: (ways(name)[min(way, len(ways(name)) - 1)],)
+
+    return tuple(
+        RowGroup(tuple(row._replace(ways=fixed(row.ways)) for row in block.rows), block.ranked)
+        for block in OOD
+    )
 
 
 def classification(depth: int, body: str = "relu+LN") -> tuple[RowGroup, ...]:

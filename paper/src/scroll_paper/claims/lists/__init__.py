@@ -9,10 +9,11 @@ from . import (
     labels,
     mathematics,
     networks,
+    studies,
 )
 from .sections import ORDER
 
-_LISTS = (headline, mathematics, attribution, ablations, depth, features, networks, labels)
+_LISTS = (headline, mathematics, studies, attribution, ablations, depth, features, networks, labels)
 
 CLAIMS = tuple(
     sorted((c for part in _LISTS for c in part.CLAIMS), key=lambda c: ORDER.index(c.where))

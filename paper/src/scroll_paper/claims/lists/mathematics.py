@@ -1,6 +1,6 @@
 """The mathematics: each statement names the tests that prove it."""
 
-from ..claim import Claim, proved, waiting
+from ..claim import Claim, proved
 from .sections import LABELS, LAST_LAYER, LOSS, PROOFS, SPACE
 
 IDENTITIES = "objectives/test_identities.py"
@@ -136,33 +136,11 @@ CLAIMS = [
         "Remark (reweighting): detached weights leave the optimum of each row where it is.",
         "test_16_detached_reweighting_leaves_the_pointwise_minimiser",
     ),
-    Claim(
-        PROOFS,
-        "Figure: on a one-dimensional toy, the closed band is constant and the free one follows "
-        "the noise.",
-        waiting("needs the study `toy`"),
-    ),
-    Claim(
-        PROOFS,
-        "The naive free leave-one-out cell diverges.",
-        waiting("needs an experiment of that cell"),
-    ),
     proved(
         SPACE,
         "Figure (map): every cell with a name is a row of `METHODS`; the empty cells are refused.",
         "objectives/test_objectives.py::test_methods_hold_every_row_of_the_design_space",
         "objectives/test_objectives.py::test_a_wrong_combination_names_the_remedy",
-    ),
-    Claim(
-        SPACE,
-        "Proposition (routing and selection): the routing gap follows the Jensen gap (slope 0.91, "
-        "correlation 0.998).",
-        waiting("needs the experiment `routing-vs-selection`"),
-    ),
-    Claim(
-        SPACE,
-        "The selection gap is below 0.001 nat at N/H = 50, and 450 times larger at N/H = 1.5.",
-        waiting("needs the experiment `routing-vs-selection`"),
     ),
     proved(
         SPACE,
@@ -184,12 +162,5 @@ CLAIMS = [
         LABELS,
         "With two levels the ordinal head is the probit head.",
         f"{FACTORS}::test_two_ordered_levels_are_the_probit",
-    ),
-    Claim(
-        LABELS,
-        "Figure (two moons): MAP is sure everywhere; SCROLL's uncertainty grows away from the "
-        "data.",
-        waiting("needs the study `two-moons` with recorded tables"),
-        "two-moons",
     ),
 ]
