@@ -12,21 +12,8 @@ from scroll_paper.claims.lists import CLAIMS
 from scroll_paper.claims.lists.sections import ORDER
 from scroll_paper.claims.page import page, where
 from scroll_paper.registry import EXPERIMENTS
-from scroll_paper.tables.experiment import Results
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(scope="module")
-def sections():
-    results = Results(ROOT / "results")
-    found = {name: experiment.report(results) for name, experiment in EXPERIMENTS.items()}
-    return {name: section for name, section in found.items() if section is not None}
-
-
-@pytest.fixture(scope="module")
-def evidence(sections):
-    return Evidence(table for section in sections.values() for table in section.tables)
 
 
 @pytest.fixture(scope="module")
