@@ -9,11 +9,23 @@ from . import (
     labels,
     mathematics,
     networks,
+    setup,
     studies,
 )
 from .sections import ORDER
 
-_LISTS = (headline, mathematics, studies, attribution, ablations, depth, features, networks, labels)
+_LISTS = (
+    headline,
+    setup,
+    mathematics,
+    studies,
+    attribution,
+    ablations,
+    depth,
+    features,
+    networks,
+    labels,
+)
 
 CLAIMS = tuple(
     sorted((c for part in _LISTS for c in part.CLAIMS), key=lambda c: ORDER.index(c.where))
