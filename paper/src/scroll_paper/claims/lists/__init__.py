@@ -15,16 +15,8 @@ from . import (
 from .sections import ORDER
 
 _LISTS = (
-    headline,
-    setup,
-    mathematics,
-    studies,
-    attribution,
-    ablations,
-    depth,
-    features,
-    networks,
-    labels,
+    *(headline, mathematics, studies, setup, attribution, ablations, depth, features),
+    *(networks, labels),
 )
 
 CLAIMS = tuple(

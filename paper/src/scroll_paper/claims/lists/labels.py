@@ -235,4 +235,10 @@ CLAIMS = [
         best_of(TWO_NLL, ("DeepEns(M=5)",), (*NINE, *SINGLE, "MC-Dropout"), 7, tied=False),
         "classification-2l",
     ),
+    Claim(
+        DEPTH,
+        "At depth two a SCROLL head has the best calibration error on four sets.",
+        best_of("appendix_classification_2l_ece", NINE, (*SINGLE, *MULTI), 4, tied=False),
+        "classification-2l",
+    ),
 ]

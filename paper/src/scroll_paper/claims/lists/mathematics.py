@@ -93,6 +93,18 @@ CLAIMS = [
         "Remark (gauge): rescaling the features changes no prediction and lowers the prior term.",
         "test_08_gauge",
     ),
+    proved(
+        LAST_LAYER,
+        "Algorithm: one gradient loop trains everything, on all rows or in batches; a prediction "
+        "is one pass.",
+        "heads/test_heads.py::test_trains_and_predicts_in_either_precision",
+        "objectives/test_objectives.py::test_mini_batches_average_to_the_full_loss",
+    ),
+    proved(
+        LAST_LAYER,
+        "On the closed route gradients flow through the posterior.",
+        "objectives/test_objectives.py::test_gradients_by_finite_differences",
+    ),
     identity(
         PROOFS,
         "Proposition (Bethe and ELBO): the score of the mean is at most the mean of the score.",
@@ -137,10 +149,35 @@ CLAIMS = [
         "test_16_detached_reweighting_leaves_the_pointwise_minimiser",
     ),
     proved(
+        PROOFS,
+        "Remark (second moments): the belief enters a score by its mean and variance on that row.",
+        f"{FACTORS}::test_log_marginal_is_the_integral",
+    ),
+    identity(
+        PROOFS,
+        "Figure (cavities): sequential, leave-one-out and shared beliefs see the rows before, all "
+        "others, and all.",
+        "test_01_each_sequential_score_is_the_prediction_from_the_points_before",
+        "test_02_leave_one_out_is_n_refits",
+        "test_03_the_shared_score_is_optimistic_by_a_closed_form",
+    ),
+    identity(
+        PROOFS,
+        "Figure (factor graph): on it, the Bethe free energy at the posterior is minus the log "
+        "evidence.",
+        "test_15_the_remainder_of_the_bethe_free_energy",
+    ),
+    proved(
         SPACE,
         "Figure (map): every cell with a name is a row of `METHODS`; the empty cells are refused.",
         "objectives/test_objectives.py::test_methods_hold_every_row_of_the_design_space",
         "objectives/test_objectives.py::test_a_wrong_combination_names_the_remedy",
+    ),
+    proved(
+        SPACE,
+        "Without a network, the free data term is the likelihood of a linear model with random "
+        "coefficients.",
+        "heads/test_heads.py::test_the_loss_is_the_score_of_the_predictive",
     ),
     proved(
         SPACE,
