@@ -10,7 +10,7 @@ import pytest
 from scroll_paper.claims.claim import VERDICTS, Claim, Evidence, Outcome, decide, proved, proven
 from scroll_paper.claims.lists import CLAIMS
 from scroll_paper.claims.lists.sections import ORDER
-from scroll_paper.claims.page import page, where
+from scroll_paper.claims.page import page, tally, where
 from scroll_paper.registry import EXPERIMENTS
 
 ROOT = Path(__file__).parents[3]
@@ -103,4 +103,13 @@ def test_a_row_of_the_page():
     assert where(Claim("Part", "x", proven, "headline")) == "[`scroll bench headline`](#headline)"
     assert where(Claim("Part", "x", proven)) == "--"
     *_, last = page([claim], Evidence([]))
+    wrong = Claim("Part", "x", lambda e: Outcome("fails", "0 of 1"), "headline", why="As known.")
+    *_, above, row = page([wrong], Evidence([]))
+    assert above == "| **Part** | | 1 fails | |"
+    assert row == "| x | 0 of 1. As known. | **fails** | [`scroll bench headline`](#headline) |"
+    right = Claim("Part", "x", lambda e: Outcome("holds", "1 of 1"), "headline", why="As known.")
+    assert "As known" not in "".join(page([right], Evidence([])))
+    assert tally([Outcome("open", ""), Outcome("holds", ""), Outcome("holds", "")]) == (
+        "2 holds, 1 open"
+    )
     assert last == r"| One \| two. | tested | holds | [`test_x`](../tests/a.py) |"

@@ -5,7 +5,7 @@ that returns an `Outcome`; `scroll_paper.claims.checks` makes the usual ones.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from scroll._core.checks import one_of
@@ -103,13 +103,15 @@ class Claim:
         check: decides it.
         experiment: whose records decide it; "" for mathematics.
         tests: names of the tests that prove it, "tests/FILE.py::test_name".
+        why: why the records disagree, where that is known; shown if they do.
     """
 
     where: str
     statement: str
     check: Check
     experiment: str = ""
-    tests: tuple[str, ...] = field(default=())
+    tests: tuple[str, ...] = ()
+    why: str = ""
 
 
 def decide(claim: Claim, evidence: Evidence) -> Outcome:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from .claim import VERDICTS, Claim, Evidence, Outcome, by_section, decide
+from .claim import FAILS, PARTLY, VERDICTS, Claim, Evidence, Outcome, by_section, decide
 
 TREE = ".."  # from docs/ to the root of the repository
 
@@ -27,14 +27,26 @@ def page(claims: Iterable[Claim], evidence: Evidence) -> Iterator[str]:
     yield "| claim, in our words | records | verdict | command |"
     yield "|---|---|---|---|"
     for section, found in decided.items():
-        yield f"| **{section}** | | | |"
+        yield f"| **{section}** | | {tally([outcome for _, outcome in found])} | |"
         for claim, outcome in found:
             yield _row(claim, outcome)
 
 
+def tally(outcomes: Iterable[Outcome]) -> str:
+    """Return how many claims of a section have each verdict, in words.
+
+    Args:
+        outcomes: of the section.
+    """
+    count = Counter(outcome.verdict for outcome in outcomes)
+    return ", ".join(f"{count[verdict]} {verdict}" for verdict in VERDICTS if count[verdict])
+
+
 def _row(claim: Claim, outcome: Outcome) -> str:
-    bold = f"**{outcome.verdict}**" if outcome.verdict in ("fails", "partly") else outcome.verdict
-    cells = (claim.statement, outcome.text, bold, where(claim))
+    wrong = outcome.verdict in (FAILS, PARTLY)
+    verdict = f"**{outcome.verdict}**" if wrong else outcome.verdict
+    text = f"{outcome.text}. {claim.why}" if wrong and claim.why else outcome.text
+    cells = (claim.statement, text, verdict, where(claim))
     return "| " + " | ".join(text.replace("|", "\\|") for text in cells) + " |"
 
 

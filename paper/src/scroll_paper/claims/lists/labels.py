@@ -164,6 +164,7 @@ CLAIMS = [
         "methods.",
         best_of(NLL, ORDINAL, (*NINE, *SINGLE, *MULTI), columns=ORDERED, tied=False),
         "classification",
+        why="It is tied with an ensemble of five.",
     ),
     Claim(
         LABELS,
@@ -215,6 +216,7 @@ CLAIMS = [
         "Without a network, Full and None have the same NLL.",
         full_is_none,
         "classification-0l",
+        why="At S = 0 the gradient vanishes; here L-BFGS leaves that point.",
     ),
     Claim(
         DEPTH,
