@@ -88,6 +88,23 @@ def test_runaway_with_full_and_low_rank_covariances():
         np.testing.assert_allclose(found.runaway.numpy(), [want], rtol=1e-8)
 
 
+@pytest.mark.parametrize("method", ["hybrid", "block-hybrid"])
+def test_what_a_hybrid_adds_is_judged(method):
+    """Its noise can collapse, and rows can lose their weight; against numpy."""
+    g = torch.Generator().manual_seed(0)
+    psi, y = torch.randn(40, H, generator=g), torch.randn(40, generator=g)
+    head = RegressionHead(H, covariance="diag", method=method, noise=0.1, init_std=2.0)
+    head.condition(psi, y)
+    found, at = head.diagnose(psi, y), head(psi)
+    share = 0.01 / (0.01 + at.belief_var.mean().item())
+    np.testing.assert_allclose(found.noise_share.item(), share, rtol=1e-9)
+    size, weight = (y - at.mean).abs(), 1 / at.variance
+    hard = size >= size.sort().values[-5]  # a tenth of the rows lies above it
+    want = (weight[hard].mean() / weight.mean()).item()
+    np.testing.assert_allclose(found.hard_weight.item(), want, rtol=1e-9)
+    assert found.runaway is None
+
+
 def test_the_text_names_what_cannot_happen():
     bound = RegressionHead(H, method="closed").diagnose()
     assert bound.healthy

@@ -17,7 +17,12 @@ from scroll._core.quadrature import log_expect_at_mode
 from scroll.beliefs import Belief
 from scroll.beliefs.covariances import Diag, Full, Point
 from scroll.factors import Gaussian, Moments, Ordinal, Poisson, Probit
-from scroll.objectives.cavities import leave_one_out, sequential, shared
+from scroll.objectives.cavities import (
+    from_the_points_before,
+    leave_one_out,
+    sequential,
+    shared,
+)
 from scroll.objectives.objective import spread_weight
 from scroll.objectives.routes import conjugate, conjugate_diag
 from scroll.objectives.terms import expected_log, log_marginal, minus_kl
@@ -90,6 +95,39 @@ def test_01_each_sequential_score_is_the_prediction_from_the_points_before():
         mean, std = linear_gp(psi[:n], y[:n], ALPHA, NOISE).predict(psi[[n]], return_std=True)
         assert at.mean[n].item() == pytest.approx(mean[0], rel=1e-9)
         assert at.var[n].item() == pytest.approx(std[0] ** 2, rel=1e-8)  # sklearn: k** - v'v
+
+
+def test_01_without_added_covariance_the_prequential_code_is_the_evidence():
+    psi, y = data()
+    evidence = linear_gp(psi, y, ALPHA, NOISE).log_marginal_likelihood_value_
+    p = problem(psi, y, added=Diag(torch.zeros(H)))
+    assert -METHODS["prequential-diag"].loss(p).item() == pytest.approx(evidence, rel=1e-9)
+
+
+@pytest.mark.parametrize("family", ["full", "diag"])
+def test_01_each_prequential_score_is_a_refit_to_the_points_before_plus_what_is_added(family):
+    """The site has a noise of its own."""
+    psi, y = data()
+    site = 0.5
+    belief = random_belief()
+    added = belief.cov if family == "full" else Diag(torch.rand(H))
+    p = problem(psi, y, added=added, site=Gaussian(torch.tensor(site)))
+    nll, x, extra = 0.0, psi.numpy(), added.dense().numpy()
+    for n in range(N):
+        a = x[:n].T @ x[:n] / site**2 + ALPHA * np.eye(H)
+        mean = np.linalg.solve(a, x[:n].T @ y[:n].numpy() / site**2) @ x[n]
+        var = x[n] @ (np.linalg.inv(a) + extra) @ x[n] + NOISE**2
+        nll -= normal_log_density(y[n].item(), mean, var)
+    ours = METHODS[f"prequential-{family}"].loss(p).item()
+    assert ours == pytest.approx(nll, rel=1e-9)
+
+
+@pytest.mark.parametrize("size", [1, 5, 64, 700, 1000])
+def test_01_blocks_change_the_cost_of_the_sequential_cavity_alone(size):
+    p = problem(*data(700))
+    ours, want = from_the_points_before(p, size), sequential(conjugate(p), p)
+    torch.testing.assert_close(ours.mean, want.mean, rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(ours.var, want.var, rtol=1e-9, atol=1e-12)
 
 
 def test_02_leave_one_out_is_n_refits():

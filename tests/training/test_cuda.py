@@ -8,13 +8,14 @@ import torch
 from parts import CONJUGATE, FREE, HEADS, SEARCHES_A_MODE, make_head
 from scroll import RegressionHead, refit
 from scroll.training.batches import Rows
-from scroll.training.bodies import MLP
+from scroll.training.bodies import ARCHITECTURES, MLP
 from scroll.training.loop import train
 from scroll.training.network import Network, stack
 from scroll.training.settings import Settings
 from scroll_paper.data.images import Pictures, moments
 from scroll_paper.deep.methods import NUMBERS
 from scroll_paper.deep.training import Course, Step, TrainedNetwork
+from scroll_paper.models.layers import BeliefLayer, TwoBeliefs
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 N, H = 40, 6
@@ -36,6 +37,21 @@ def test_methods(key):
     b.backward()
     for p, q in zip(here.parameters(), there.parameters(), strict=True):
         if p.grad is not None:
+            close(p.grad, q.grad)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_two_beliefs(architecture):
+    x, y = torch.randn(N, 3), torch.randn(N)
+    last = RegressionHead(H, covariance="full", bias=False)
+    here = TwoBeliefs(BeliefLayer(MLP(3, H, 1, architecture)), last)
+    there = moved(here)
+    a, b = here.loss(x, y, N), there.loss(x.cuda(), y.cuda(), N)
+    close(a, b)
+    a.backward()
+    b.backward()
+    for p, q in zip(here.parameters(), there.parameters(), strict=True):
+        if p.requires_grad:
             close(p.grad, q.grad)
 
 

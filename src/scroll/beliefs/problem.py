@@ -7,6 +7,7 @@ from torch import Tensor
 from ..factors import Factor, Gaussian
 from .belief import Belief
 from .covariances import Spread
+from .sums import RowSums, row_sums
 
 
 class Problem(NamedTuple):
@@ -21,6 +22,7 @@ class Problem(NamedTuple):
         added: S+ of the hybrid route.
         offset: a bias outside the belief, (..., 1).
         site: the factor that the posterior is computed with, if it is not `factor`.
+        rest: sums over the rows outside this batch; None is no such rows.
     """
 
     psi: Tensor
@@ -31,10 +33,16 @@ class Problem(NamedTuple):
     added: Spread | None = None
     offset: Tensor | float = 0.0
     site: Gaussian | None = None
+    rest: RowSums | None = None
 
     def centred(self) -> Tensor:  # no property: PyTorch 2.11 compiles none of a named tuple
         """Return the targets minus the offset, which a belief without a bias is fitted to."""
         return self.y - self.offset
+
+    def summed(self) -> "Problem":
+        """Return the problem of no rows, whose rest are all rows."""
+        rest = row_sums(self.psi, self.y)
+        return self._replace(psi=self.psi[..., :0, :], y=self.y[..., :0], rest=rest)
 
     def noise_var(self, who: str) -> Tensor:
         """Return the noise variance of the conjugate sites, (..., 1), for the part called `who`."""

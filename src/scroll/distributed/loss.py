@@ -61,7 +61,7 @@ class Loss(nn.Module):
     def _check(self) -> None:
         check_refit(self.head)
         require(
-            self.head.batches or ranks(self.group) == 1,
+            not self.head.objective.bound or ranks(self.group) == 1,
             "method",
             "train on a part of the rows where each rank has a part",
             repr(self.head.method),
@@ -147,7 +147,7 @@ class Loss(nn.Module):
         self.head.features(psi)
         self.head.likelihood.encode(y, psi.shape[:-1])
         if weight is not None:
-            require_weights(weight, psi, self.head.batches, self.head.method)
+            require_weights(weight, psi, not self.head.objective.bound, self.head.method)
         return psi
 
 

@@ -15,12 +15,14 @@ from .factor import Factor, Moments
 from .gaussian import Gaussian
 from .inflated import ZeroInflated
 from .ordinal import Ordinal
+from .smooth import Derivatives, Smooth, derivatives
 
 __all__ = [
     "BernoulliLogit",
     "Bounded",
     "CensoredGaussian",
     "Confined",
+    "Derivatives",
     "Factor",
     "Gaussian",
     "Moments",
@@ -28,5 +30,7 @@ __all__ = [
     "Ordinal",
     "Poisson",
     "Probit",
+    "Smooth",
     "ZeroInflated",
+    "derivatives",
 ]

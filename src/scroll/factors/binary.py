@@ -1,15 +1,18 @@
 """Two-valued factors, y = -1 or +1: probit (closed form) and logit (quadrature)."""
 
+from math import pi, sqrt
+
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
-from torch.special import log_ndtr
+from torch.special import erfcx, log_ndtr, ndtr
 
 from .._core.checks import may_hold
 from .._core.linalg import log_normal
 from .._core.quadrature import expect, log_expect_at_mode
 from .._core.value import value
 from .factor import Moments
+from .smooth import Derivatives, of_sigmoid
 
 _WIDE = 25.0  # variance of f beyond which nodes that span it step over the rise of the sigmoid
 
@@ -28,6 +31,14 @@ class Probit:
         """Return log p(y | f) of each row."""
         return log_ndtr(y * f / self.scale[..., None])
 
+    def derivatives(self, y: Tensor, f: Tensor) -> Derivatives:
+        """Return y r/c, -r (z + r)/c^2 and its derivative; z = y f/c, r = N(z; 0, 1)/Phi(z)."""
+        c = self.scale[..., None]
+        z = y * f / c
+        r = hazard(z)
+        curve = r * (z + r)
+        return Derivatives(y * r / c, -curve / c**2, y * ((z + 2 * r) * curve - r) / c**3)
+
     def log_marginal(self, y: Tensor, at: Moments) -> Tensor:
         """Return log Phi(y mean / sqrt(scale^2 + var)) (Eq. probit_conv)."""
         return log_ndtr(y * at.mean / (self.scale.square()[..., None] + at.var).sqrt())
@@ -45,6 +56,11 @@ class BernoulliLogit:
         """Return log p(y | f) of each row."""
         return logsigmoid(y * f)
 
+    def derivatives(self, y: Tensor, f: Tensor) -> Derivatives:
+        """Return y s(-y f), -s(f) s(-f) and its derivative."""
+        first, second, third = of_sigmoid(y * f, 1.0, 0.0)
+        return Derivatives(y * first, second, y * third)
+
     def log_marginal(self, y: Tensor, at: Moments) -> Tensor:
         """Return log E p(y | f) of each row, by quadrature.
 
@@ -61,6 +77,14 @@ class BernoulliLogit:
     def expected_log(self, y: Tensor, at: Moments) -> Tensor:
         """Return E log p(y | f) of each row, f ~ N(mean, var)."""
         return expect(lambda f: self.log_prob(y, f), *at)
+
+
+def hazard(z: Tensor) -> Tensor:
+    """Return N(z; 0, 1)/Phi(z), to all digits on both sides of zero."""
+    left, right = z.clamp(max=0), z.clamp(min=0)
+    below = sqrt(2 / pi) / erfcx(-left / sqrt(2))
+    above = (-right.square() / 2).exp() / (sqrt(2 * pi) * ndtr(right))
+    return torch.where(z < 0, below, above)
 
 
 def _slope_and_curve(f: Tensor) -> tuple[Tensor, Tensor]:

@@ -19,6 +19,7 @@ from .._core.value import value
 from .count import NegativeBinomial, Poisson
 from .factor import Moments
 from .inflated import ZeroInflated
+from .smooth import Derivatives, derivatives
 
 ABOVE = log(10)  # the mean rate stays below 10 times the largest count
 LOW, BELOW = -20.0, 10.0  # s is the identity down to a log rate of -20 and stays above -30
@@ -80,6 +81,10 @@ class Confined:
     def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
         """Return log p(y | f) of each row."""
         return self.base.log_prob(y, f)
+
+    def derivatives(self, y: Tensor, f: Tensor) -> Derivatives:
+        """Return the first three derivatives of log p(y | f) in f."""
+        return derivatives(self.base, y, f)
 
     def log_marginal(self, y: Tensor, at: Moments) -> Tensor:
         """Return log E p(y | f) of each row, f ~ N(mean, var)."""

@@ -9,6 +9,7 @@ from torch.nn.functional import logsigmoid
 from .._core.quadrature import expect, log_expect_at_mode
 from .._core.value import value
 from .factor import Moments
+from .smooth import Derivatives, of_sigmoid
 
 
 @value
@@ -19,6 +20,11 @@ class Poisson:
         """Return y f - exp f - log y!, written about exp f = y, where large terms cancel."""
         y = y.to(f.dtype)
         return self._about(y, f - y.clamp(min=1).log())
+
+    def derivatives(self, y: Tensor, f: Tensor) -> Derivatives:
+        """Return y - exp f, -exp f and -exp f."""
+        rate = f.exp()
+        return Derivatives(y.to(f.dtype) - rate, -rate, -rate)
 
     def log_marginal(self, y: Tensor, at: Moments) -> Tensor:
         """Return log E p(y | f) of each row, f ~ N(mean, var)."""
@@ -65,6 +71,11 @@ class NegativeBinomial:
         )
         u = f - r.log()
         return choose + y * logsigmoid(u) + r * logsigmoid(-u)
+
+    def derivatives(self, y: Tensor, f: Tensor) -> Derivatives:
+        """Return y s(-u) - r s(u), -(y + r) s(u) s(-u) and its derivative, u = f - log r."""
+        r = self.concentration[..., None]
+        return of_sigmoid(f - r.log(), y.to(f.dtype), r)
 
     def log_marginal(self, y: Tensor, at: Moments) -> Tensor:
         """Return log E p(y | f) of each row, f ~ N(mean, var)."""

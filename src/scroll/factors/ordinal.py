@@ -4,9 +4,11 @@ import torch
 from torch import Tensor
 from torch.special import log_ndtr
 
+from .._core.linalg import log_normal
 from .._core.quadrature import expect
 from .._core.value import value
 from .factor import Moments
+from .smooth import Derivatives
 
 # Stands for infinity: this many deviations beyond the other end, and beyond zero, a tail is
 # empty in every precision, while its gradient is still a number.
@@ -29,6 +31,25 @@ class Ordinal:
         """Return log p(y | f) of each row."""
         return self._log_mass(y, f, self.scale[..., None])
 
+    def derivatives(self, y: Tensor, f: Tensor) -> Derivatives:
+        """Return g = (a - b)/c, the derivative of g in f, and that of the derivative.
+
+        a and b are the normal densities at the lower and the upper end over the mass between.
+        """
+        c = self.scale[..., None]
+        low, high = self._ends(y, f, c)
+        mass = log_ndtr_difference(low, high)
+        a, b = ((log_normal(x, torch.ones_like(x)) - mass).exp() for x in (low, high))
+        first = (a - b) / c
+        # In f, low and high fall at the rate 1/c, and a rises at the rate a (low/c - first).
+        up, down = a * (low / c - first), b * (high / c - first)
+        second = (up - down) / c
+        bent = [
+            w * (x / c - first) - d / c**2 - d * second
+            for w, x, d in ((up, low, a), (down, high, b))
+        ]
+        return Derivatives(first, second, (bent[0] - bent[1]) / c)
+
     def log_marginal(self, y: Tensor, at: Moments) -> Tensor:
         """Return a difference of two probit convolutions: the scale becomes sqrt(scale^2 + var)."""
         return self._log_mass(y, at.mean, (self.scale.square()[..., None] + at.var).sqrt())
@@ -44,14 +65,16 @@ class Ordinal:
         return self.log_marginal(y, at).movedim(0, -1)
 
     def _log_mass(self, y: Tensor, f: Tensor, scale: Tensor) -> Tensor:
+        return log_ndtr_difference(*self._ends(y, f, scale))
+
+    def _ends(self, y: Tensor, f: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (t_y - f)/scale and (t_y+1 - f)/scale."""
         last = self.thresholds.shape[-1]
         low = (_pick(self.thresholds, (y - 1).clamp(min=0)) - f) / scale
         high = (_pick(self.thresholds, y.clamp(max=last - 1)) - f) / scale
         bottom = high.detach().clamp(max=0) - _FAR
         top = low.detach().clamp(min=0) + _FAR
-        return log_ndtr_difference(
-            torch.where(y == 0, bottom, low), torch.where(y == last, top, high)
-        )
+        return torch.where(y == 0, bottom, low), torch.where(y == last, top, high)
 
 
 def _pick(edges: Tensor, y: Tensor) -> Tensor:

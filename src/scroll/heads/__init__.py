@@ -4,6 +4,7 @@ from . import likelihoods
 from .head import Head
 from .named import CensoredHead, ClassificationHead, CountHead, OrdinalHead, RegressionHead
 from .prior_gradient import PriorGradient
+from .seen import SeenRows
 
 __all__ = [
     "CensoredHead",
@@ -13,5 +14,6 @@ __all__ = [
     "OrdinalHead",
     "PriorGradient",
     "RegressionHead",
+    "SeenRows",
     "likelihoods",
 ]

@@ -25,6 +25,7 @@ from ..beliefs.belief import Belief
 from ..beliefs.covariances import Covariance, Diag, Full, Spread, Sum
 from ..factors import Factor, Gaussian
 from ..objectives import Filtered, Objective, Route
+from .likelihoods import Likelihood
 
 
 class Parameterised(Protocol):
@@ -170,6 +171,26 @@ def require_total(total: int | None, n: int, batches: bool, method: str) -> int:
     return rows
 
 
+def require_rest(rest: object, rows: int, n: int, needed: bool, method: str) -> None:
+    """Check that sums over the other rows are there if a method needs them, and only then.
+
+    Args:
+        rest: the sums, or None.
+        rows: number of training rows.
+        n: rows of the batch.
+        needed: whether the head's method needs the sums.
+        method: the head's method, for the message.
+    """
+    require(needed or rest is None, "rest", f"be None for method {method!r}", "sums")
+    require(
+        not needed or rest is not None or rows == n,
+        "rest",
+        f"hold the sums over the other {rows - n} rows for method {method!r}",
+        "None",
+        "Pass rest=seen.swap(index, psi), seen = scroll.heads.SeenRows(head, body(x), y).",
+    )
+
+
 def require_prior_alone(total: int, batches: bool, method: str) -> int:
     """Return `total`, checked, if the prior term of the method does not depend on the rows."""
     require(
@@ -207,6 +228,15 @@ def kept_scale(cov: Covariance, route: Route[Belief | Filtered], added: Spread |
         f"`{type(base).__name__}` from `{route.name}`",
         error=TypeError,
     )
+
+
+def log_noise_of(likelihood: Likelihood) -> Tensor:
+    """Return the logarithm of the noise of a Gaussian likelihood."""
+    log_noise = getattr(likelihood, "log_noise", None)
+    if isinstance(log_noise, Tensor) and isinstance(likelihood.factor(), Gaussian):
+        return log_noise
+    kind = type(likelihood).__name__
+    raise invalid("likelihood", "be Gaussian to have a noise", kind, error=TypeError)
 
 
 def require_same_kind(

@@ -101,7 +101,7 @@ def diagnose(head: Diagnosable, psi: Tensor | None = None, y: Tensor | None = No
         y: their targets, to tell whether rows with large residuals still train a body.
     """
     require(psi is not None or y is None, "psi", "be given with y", "None", "Pass body(x).")
-    if not head.objective.batches:
+    if head.objective.bound and not head.objective.route.needs_added:
         text = f"Method {head.method!r} binds the belief to the posterior: nothing is left free."
         return Diagnosis(None, None, text)
     belief, factor = head.belief(), head.likelihood.factor()

@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._core.checks import axes, checking, invalid, may_hold, positive, precise, require, tensor
+from .._core.checks import axes, checking, may_hold, positive, precise, require, tensor
 from ..beliefs.belief import Belief
 from ..beliefs.covariances import Diag, Full, Sum
 from ..beliefs.families import FAMILIES, warn_if_heavy
 from ..beliefs.problem import Problem, gaussian
+from ..beliefs.sums import RowSums
 from ..factors import Gaussian
 from ..factors.factor import Moments
 from ..objectives.objective import Objective, family, row
@@ -48,6 +49,7 @@ class Head(nn.Module):
     Attributes:
         objective: the `Objective` that training minimises.
         batches: True if training may take some rows at a time.
+        needs_rest: True if its loss then needs sums over the other rows (`SeenRows`).
     """
 
     log_alpha: nn.Parameter
@@ -85,7 +87,7 @@ class Head(nn.Module):
         covariance = family(method, covariance, in_features, likelihood.latents)
         self.objective = row(method, covariance)
         self.method = method if isinstance(method, str) else "your own"
-        self.batches = self.objective.batches
+        self.batches, self.needs_rest = self.objective.batches, self.objective.route.needs_rest
         self.covariance = "diag" if self.objective.diagonal else covariance
         self.in_features, self.replicates = in_features, axes(replicates)
         self.beta, self.prior_weight = float(beta), float(prior_weight)
@@ -104,6 +106,7 @@ class Head(nn.Module):
         total: int | None = None,
         weight: Tensor | None = None,
         prior: bool = True,
+        rest: RowSums | None = None,
     ) -> Tensor:
         """Return (mean of -score over the batch) + (-prior term)/total, one number per replicate.
 
@@ -116,11 +119,13 @@ class Head(nn.Module):
             total: number of rows in the whole training set.
             weight: of each row's score, (..., N), of mean one over the whole training set.
             prior: False leaves the prior term out, for `PriorGradient`.
+            rest: sums over the rows outside the batch, for a method that needs them.
         """
-        problem = self.problem(psi, y)
-        rows = checks.require_total(total, psi.shape[-2], self.batches, self.method)
+        problem, n = self.problem(psi, y)._replace(rest=rest), psi.shape[-2]
+        rows = checks.require_total(total, n, self.batches, self.method)
+        checks.require_rest(rest, rows, n, self.needs_rest, self.method)
         if weight is not None:
-            checks.require_weights(weight, psi, self.batches, self.method)
+            checks.require_weights(weight, psi, not self.objective.bound, self.method)
             weight = weight.to(problem.psi.dtype).unsqueeze(-2)
         prior_weight = self.prior_weight if prior else 0.0
         losses = self.objective.loss(problem, rows, self.beta, prior_weight, weight)
@@ -133,7 +138,7 @@ class Head(nn.Module):
         Args:
             total: number of rows in the whole training set.
         """
-        rows = checks.require_prior_alone(total, self.batches, self.method)
+        rows = checks.require_prior_alone(total, not self.objective.bound, self.method)
         problem = _without_rows(self)
         terms = self.objective.prior(self.objective.route(problem), problem)
         return -self.prior_weight * terms.sum(-1) / rows
@@ -151,7 +156,7 @@ class Head(nn.Module):
 
     def belief(self) -> Belief:
         """Return q(w), (..., K, H)."""
-        if self.batches:
+        if not self.objective.bound:
             found = self.objective.route(_without_rows(self))
             return Belief(found.mean, found.cov)
         require(
@@ -181,14 +186,14 @@ class Head(nn.Module):
             The head itself.
         """
         require(
-            not self.batches,
+            self.objective.bound,
             "method",
             "bind the belief to data",
             repr(self.method),
             "There is nothing to compute: the belief is learned. See scroll.refit.",
         )
         problem, route = self.objective.precise(self.problem(psi, y)), self.objective.route
-        belief = route(problem)
+        belief = route(problem.summed() if route.needs_rest else problem)
         self.posterior_mean.copy_(belief.mean)
         self.posterior_scale.copy_(checks.kept_scale(belief.cov, route, problem.added))
         self.conditioned.fill_(True)
@@ -197,19 +202,13 @@ class Head(nn.Module):
     @torch.no_grad()
     @full_precision
     def fit_noise(self, psi: Tensor, y: Tensor) -> "Head":
-        """Set each output's noise to the root mean square residual, as MAP-type methods do.
+        """Set the noise to the root mean square residual, as MAP-type methods do; return the head.
 
         Args:
             psi: features, (..., N, H).
             y: their targets.
-
-        Returns:
-            The head itself.
         """
-        log_noise = getattr(self.likelihood, "log_noise", None)
-        if not (isinstance(log_noise, Tensor) and isinstance(self.likelihood.factor(), Gaussian)):
-            kind = type(self.likelihood).__name__
-            raise invalid("likelihood", "be Gaussian to have a noise", kind, error=TypeError)
+        log_noise = checks.log_noise_of(self.likelihood)
         residual = self.problem(psi, y).y - self.message(psi).mean
         log_noise.copy_(residual.square().mean(-1).sqrt().log())
         return self
@@ -264,7 +263,7 @@ def _register(head: Head, alpha: float, bias: bool) -> None:
     head.mean = head.family = head.log_site_noise = None
     if route.needs_belief:
         head.mean = nn.Parameter(torch.empty(shape).uniform_(-1, 1) * head.in_features**-0.5)
-    if route.needs_added:
+    if route.needs_added and route.needs_gaussian:
         noise = gaussian(head.likelihood.factor(), route.name).noise
         head.log_site_noise = nn.Parameter(noise.detach().log())
     if route.needs_every_row:

@@ -38,7 +38,7 @@ class PriorGradient:
         require(
             as_integer(total) is not None, "total", "be the number of training rows", repr(total)
         )
-        if not head.batches:
+        if head.objective.bound:
             head.prior_loss(total)  # raises the error that says why there is none
         require(
             any(p.requires_grad for p in head.parameters()),

@@ -14,9 +14,20 @@ from ..beliefs.belief import Belief
 from ..beliefs.families import FAMILIES, by_size
 from ..beliefs.problem import Problem, gaussian
 from ..factors.factor import Moments
-from .cavities import CAVITIES, leave_one_out, sequential, shared
+from .cavities import CAVITIES, leave_batch_out, leave_one_out, sequential, shared
+from .laplace import laplace, laplace_hybrid, newton_leave_one_out
 from .parts import Cavity, Filtered, PriorTerm, Route, Score
-from .routes import ROUTES, conjugate, conjugate_diag, filtered_diag, free, hybrid
+from .routes import (
+    ROUTES,
+    batch_hybrid,
+    block_hybrid,
+    conjugate,
+    conjugate_diag,
+    filtered_diag,
+    free,
+    hybrid,
+    prequential,
+)
 from .terms import (
     expected_log,
     lapsing,
@@ -72,8 +83,13 @@ class Objective:
 
     @property
     def batches(self) -> bool:
-        """True if training may take some rows at a time: the belief does not depend on the rows."""
-        return not self.route.needs_every_row
+        """True if training may take some rows at a time."""
+        return self.route.batches
+
+    @property
+    def bound(self) -> bool:
+        """True if the belief depends on the rows."""
+        return self.route.needs_every_row
 
     @property
     def diagonal(self) -> bool:
@@ -121,13 +137,14 @@ class Objective:
 
         The normal equations of a posterior square the condition number of the features.
         """
-        return p if self.batches else cast(p, torch.float64)
+        return cast(p, torch.float64) if self.bound else p
 
 
 def _partners(route: Route[Belief | Filtered], cavity: Cavity) -> str:
     """Name our routes that fit the cavity and our cavities that fit the route."""
-    routes = " or ".join(f"`{r.name}`" for r in ROUTES if cavity.needs in r.gives)
-    cavities = " or ".join(f"`{c.name}`" for c in CAVITIES if c.needs in route.gives)
+    known = (*ROUTES, laplace, laplace_hybrid), (*CAVITIES, newton_leave_one_out)
+    routes = " or ".join(f"`{r.name}`" for r in known[0] if cavity.needs in r.gives)
+    cavities = " or ".join(f"`{c.name}`" for c in known[1] if c.needs in route.gives)
     ways = ([f"route {routes}"] if routes else []) + ([f"cavity {cavities}"] if cavities else [])
     return f"Use {', or '.join(ways)}." if ways else ""
 
@@ -175,6 +192,13 @@ METHODS: dict[str, Objective] = {
     # The sum that "seq-full" telescopes to: the ELBO is tight at the posterior (Lem. binding).
     "evidence-full": Objective(conjugate, score=expected_log, prior=minus_kl),
     **_rows("hybrid", _SPREAD, Objective(hybrid, leave_one_out, prior=none)),
+    **_rows("prequential", _SPREAD, Objective(prequential, sequential, prior=none)),
+    **_rows("batch-hybrid", _SPREAD, Objective(batch_hybrid, leave_one_out, prior=none)),
+    **_rows("block-hybrid", _SPREAD, Objective(block_hybrid, leave_batch_out, prior=none)),
+    # The same for every log-concave factor, about Laplace's posterior.
+    "laplace-closed-full": Objective(laplace),
+    "laplace-loo-full": Objective(laplace, newton_leave_one_out, prior=none),
+    **_rows("laplace-hybrid", _SPREAD, Objective(laplace_hybrid, newton_leave_one_out, prior=none)),
 }
 """The named methods, by "method-covariance"."""
 

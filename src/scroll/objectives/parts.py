@@ -31,6 +31,7 @@ from ..factors.factor import Moments
 ONE_BELIEF = "one belief that may score every point"
 REMOVABLE_POINTS = "a belief that each point can be taken out of"
 EARLIER_BELIEFS = "the beliefs before each point"
+UNSEEN_BATCH = "a belief that has not seen the batch"
 
 
 @value
@@ -71,15 +72,18 @@ class Route(Generic[B]):
       or `Diag` with `diagonal`; with `needs_added`, the `Sum` of one of them and `problem.added`.
     - With `REMOVABLE_POINTS`, the covariance has `downdated_quad`. If it is a `Diag`,
       `leave_one_out` takes the mean and the leverages from the exact posterior.
+    - A route with `needs_added` and `needs_gaussian` also reads `problem.site`, the noise of the
+      posterior that the covariance is added to.
     - With `EARLIER_BELIEFS`, the belief is a `Filtered`, or the exact posterior of the problem.
 
     Args:
         compute: a function of the problem that returns the belief.
         gives: what a cavity can do with the belief, such as `REMOVABLE_POINTS`.
         needs_belief: the route reads `problem.free`, a mean and a covariance that a head learns.
-        needs_added: the route reads `problem.added`, a covariance that a head learns, and
-            `problem.site`, the noise of the posterior that it is added to.
+        needs_added: the route reads `problem.added`, a covariance that a head learns.
         needs_every_row: the belief depends on the rows, so training takes all in one batch.
+        needs_rest: the route reads `problem.rest`, sums over the rows outside the batch, so that
+            training may take some rows at a time after all.
         needs_gaussian: the factor must be Gaussian.
         diagonal: the belief's covariance is diagonal, whatever the head's `covariance`.
         reason: why the belief gives nothing else, for the error message.
@@ -91,6 +95,7 @@ class Route(Generic[B]):
     needs_belief: bool = False
     needs_added: bool = False
     needs_every_row: bool = False
+    needs_rest: bool = False
     needs_gaussian: bool = False
     diagonal: bool = False
     reason: str = ""
@@ -113,6 +118,11 @@ class Route(Generic[B]):
     def __call__(self, p: Problem) -> B:
         """Return the belief of problem `p`."""
         return self.compute(p)
+
+    @property
+    def batches(self) -> bool:
+        """True if training may take some rows at a time."""
+        return not self.needs_every_row or self.needs_rest
 
     @property
     def learns_covariance(self) -> bool:

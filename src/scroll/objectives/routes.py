@@ -8,7 +8,14 @@ from ..beliefs.belief import Belief
 from ..beliefs.covariances import Diag, Full, Sum
 from ..beliefs.problem import Problem
 from ..factors.factor import Moments
-from .parts import EARLIER_BELIEFS, ONE_BELIEF, REMOVABLE_POINTS, Filtered, Route
+from .parts import (
+    EARLIER_BELIEFS,
+    ONE_BELIEF,
+    REMOVABLE_POINTS,
+    UNSEEN_BATCH,
+    Filtered,
+    Route,
+)
 
 
 def _free(p: Problem) -> Belief:
@@ -23,7 +30,7 @@ def _free(p: Problem) -> Belief:
 
 def _conjugate(p: Problem) -> Belief[Full]:
     """p(w | psi, y) = N(S psi'y/s^2, S), S = (psi'psi/s^2 + alpha I)^-1 (Eq. R1)."""
-    return posterior(p.alpha, *sites(p, p.psi, p.centred()))
+    return _bound(p, p.psi, p.centred())
 
 
 def _conjugate_diag(p: Problem) -> Belief[Diag]:
@@ -35,13 +42,30 @@ def _conjugate_diag(p: Problem) -> Belief[Diag]:
 
 def _hybrid(p: Problem) -> Belief[Sum]:
     """N(mean, A^-1 + S+): the posterior, with a free covariance added."""
-    bound = _conjugate(p)
+    return _spread(_conjugate(p), p)
+
+
+def _block_hybrid(p: Problem) -> Belief[Sum]:
+    """The same posterior of the rows outside the batch alone: it has seen no row of the batch."""
+    return _spread(_bound(p, p.psi[..., :0, :], p.centred()[..., :0]), p)
+
+
+def _spread(bound: Belief[Full], p: Problem) -> Belief[Sum]:
     if p.added is None:
         raise ValueError(
             "`added` must be a covariance on the hybrid route, but got None. Give the problem "
             "one, or use the `conjugate` route, which adds nothing."
         )
     return Belief(bound.mean, Sum(bound.cov, p.added))
+
+
+def _bound(p: Problem, psi: Tensor, y: Tensor) -> Belief[Full]:
+    """Return the posterior of some rows of the batch and of those outside it."""
+    precision, shift = sites(p, psi, y)
+    if p.rest is not None:
+        more, push = p.rest.sites(p.noise_var("conjugate"), p.offset)
+        precision, shift = precision + more, shift + push
+    return posterior(p.alpha, precision, shift)
 
 
 def _filtered_diag(p: Problem) -> Filtered:
@@ -103,6 +127,34 @@ hybrid = Route(
     needs_gaussian=True,
     reason="only held-out residuals can tell which covariance to add",
 )
+batch_hybrid = Route(
+    _hybrid,
+    gives={REMOVABLE_POINTS},
+    needs_added=True,
+    needs_every_row=True,
+    needs_rest=True,
+    needs_gaussian=True,
+    reason="only held-out residuals can tell which covariance to add",
+    name="batch_hybrid",
+)
+block_hybrid = Route(
+    _block_hybrid,
+    gives={UNSEEN_BATCH},
+    needs_added=True,
+    needs_every_row=True,
+    needs_rest=True,
+    needs_gaussian=True,
+    reason="it has seen the rows outside the batch alone",
+)
+prequential = Route(
+    _hybrid,
+    gives={EARLIER_BELIEFS},
+    needs_added=True,
+    needs_every_row=True,
+    needs_gaussian=True,
+    reason="each point is scored by the points before it",
+    name="prequential",
+)
 filtered_diag = Route(
     _filtered_diag,
     gives={EARLIER_BELIEFS},
@@ -111,4 +163,13 @@ filtered_diag = Route(
     diagonal=True,
     reason="a filter scores each point before it sees it",
 )
-ROUTES = (free, conjugate, conjugate_diag, hybrid, filtered_diag)
+ROUTES = (
+    free,
+    conjugate,
+    conjugate_diag,
+    hybrid,
+    batch_hybrid,
+    block_hybrid,
+    prequential,
+    filtered_diag,
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -136,7 +136,8 @@ def train_added(
     adam = Adam(variables, settings.lr)
     for step in range(settings.steps + 1):
         if validation is not None and (step % 10 == 0 or step == settings.steps):
-            best.look(now, validation)
+            with torch.no_grad():
+                best.keep(mean_score(now(), validation))
         if step < settings.steps:
             adam.step(-mean_score(now(), next(training)).sum())
     best.restore(validation is not None)
@@ -180,10 +181,8 @@ class Best:
         self.kept = [x.detach().clone() for x in variables]
         self.score = like.new_full(like.shape[:-2], -torch.inf)
 
-    @torch.no_grad()
-    def look(self, now: Callable[[], Added], validation: ScoredRows) -> None:
-        """Keep the present variables of the replicates that score better than before."""
-        reached = mean_score(now(), validation)
+    def keep(self, reached: Tensor) -> None:
+        """Keep the present variables of the replicates that score better than before, (...)."""
         better = reached > self.score
         self.score = torch.where(better, reached, self.score)
         for kept, x in zip(self.kept, self.variables, strict=True):

@@ -64,10 +64,15 @@ class Feed:
         """Return the batch of one of these steps."""
         if self.batch is None:
             return self.rows
-        some = self.queue[:, step * self.batch : (step + 1) * self.batch]
+        some = self.index(step)
         each = torch.arange(len(some), device=some.device)[:, None]
         x, y, weight = self.rows
         return Rows(x[each, some], y[each, some], None if weight is None else weight[each, some])
+
+    def index(self, step: int) -> Tensor:
+        """Return which rows are the batch of one of these steps, (R, B)."""
+        assert self.batch is not None
+        return self.queue[:, step * self.batch : (step + 1) * self.batch]
 
     def take(self, keep: Tensor) -> "Feed":
         """Return the feed of some of the replicates."""

@@ -1,6 +1,7 @@
 """Memory that a stack needs, and memory that is free."""
 
 import os
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -30,11 +31,15 @@ def footprint(network: Network, rows: Rows, batch: int | None = None) -> int:
         return x
 
     some = Rows(rows.x[:, :batch], rows.y[:, :batch])
+    seen = None if batch is None else network.seen(rows)
+    index = torch.arange(some.y.shape[1], device=some.y.device).expand(len(some.y), -1)
+    rest = None if seen is None else partial(seen.swap, index)
     with unchecked(), torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
-        network.loss(some, rows.y.shape[1], 0.0)
+        network.loss(some, rows.y.shape[1], 0.0, rest)
     parameters = sum(map(_bytes, network.parameters()))
     data = sum(_bytes(part) for part in rows if part is not None)
-    return 2 * sum(saved.values()) + 6 * parameters + 2 * data
+    kept = 0 if seen is None else 4 * _bytes(seen.psi)  # as they are, and all in float64
+    return 2 * sum(saved.values()) + 6 * parameters + 2 * data + kept
 
 
 def available(device: torch.device) -> int:

@@ -2,12 +2,15 @@
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Protocol, cast
+from typing import Protocol, TypeGuard, cast
 
 import torch
 from torch import Tensor, nn
 
 from .._core.local_rng import Draws
+from ..beliefs.sums import RowSums
+from ..heads.head import Head
+from ..heads.seen import SeenRows
 from ..predictive.protocol import Predictive
 from .batches import Rows
 from .bodies import Stacked
@@ -55,25 +58,46 @@ class Network(nn.Module):
         """Return the predictive distribution of each row of x (R, N, ...)."""
         return self.trainable(self.body(x))
 
-    def loss(self, rows: Rows, total: int, decay: float = 0.0) -> Tensor:
+    def loss(
+        self,
+        rows: Rows,
+        total: int,
+        decay: float = 0.0,
+        rest: Callable[[Tensor], RowSums] | None = None,
+    ) -> Tensor:
         """Return the head's loss on all `total` rows plus decay |theta|^2, (R,).
 
         Args:
             rows: all rows, or a batch of them.
             total: number of rows in the whole training set.
             decay: weight of the squared norm of the body's parameters.
+            rest: returns the sums over the other rows, given the features of these.
         """
-        # Not every head takes weights.
-        weight = {} if rows.weight is None else {"weight": rows.weight}
-        data = total * self.trainable.loss(self.body(rows.x), rows.y, total=total, **weight)
+        psi: Tensor = self.body(rows.x)
+        if rest is None:  # not every head takes weights
+            weight = {} if rows.weight is None else {"weight": rows.weight}
+            data = total * self.trainable.loss(psi, rows.y, total=total, **weight)
+        else:
+            head = cast(Head, self.head)
+            data = total * head.loss(psi, rows.y, total, rows.weight, rest=rest(psi))
         if not decay:
             return data
         return data + decay * sum(w.square().flatten(1).sum(-1) for w in self.body.parameters())
 
     def condition(self, rows: Rows) -> None:
         """Give a bound head its training rows; a free one needs none."""
-        if not self.trainable.batches:
+        if not self.trainable.batches or _needs_rest(self.head):
             self.trainable.condition(self.body(rows.x), rows.y)
+
+    @torch.no_grad()
+    def seen(self, rows: Rows) -> SeenRows | None:
+        """Return the present features of all training rows, if the loss of a batch needs them."""
+        return SeenRows(self.head, self.body(rows.x), rows.y) if _needs_rest(self.head) else None
+
+
+def _needs_rest(head: nn.Module) -> TypeGuard[Head]:
+    """True if the loss of a batch needs sums over the other rows."""
+    return isinstance(head, Head) and head.needs_rest
 
 
 HeldOutScore = Callable[[Network, Rows], Tensor]  # to be minimised on held-out rows, (R,)

@@ -3,12 +3,14 @@
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from .._core.checks import unchecked
+from ..beliefs.sums import RowSums
 from .batches import Feed, Rows
 from .network import HeldOutScore, Network, take
 from .optimiser import Adam, FlatParameters
@@ -51,6 +53,7 @@ class TrainingState:
         self.network, self.feed, self.held = copy.deepcopy(network), feed, held
         self.settings, self.score, self.total = settings, score, feed.rows.y.shape[1]
         self.loss = _loss(self.network, settings)
+        self.seen = None if feed.batch is None else self.network.seen(feed.rows)
         lr = torch.as_tensor(settings.lr).to(like).expand(count)
         flat = FlatParameters(self.network, count, like)
         body = {id(p) for p in self.network.body.parameters()}
@@ -67,7 +70,7 @@ class TrainingState:
         with unchecked():  # NaN is looked for here, replicate by replicate
             self.network.train()
             for step in range(steps):
-                self.adam.step(self.loss(self.feed.part(step), self.total))
+                self.adam.step(self.loss(self.feed.part(step), self.total, 0.0, self._rest(step)))
                 if self.settings.average > 1:
                     share = 1 / self.adam.count.clamp(max=self.settings.average).to(self.mean)
                     self.mean.lerp_(self.adam.flat.values, share)
@@ -75,6 +78,10 @@ class TrainingState:
             with torch.no_grad(), self._averaged():
                 self.network.condition(self.feed.rows)
                 self._record(self.score(self.network, self.held))
+
+    def _rest(self, step: int) -> Callable[[Tensor], RowSums] | None:
+        """Return what gives the sums over the rows outside the batch of a step, if needed."""
+        return None if self.seen is None else partial(self.seen.swap, self.feed.index(step))
 
     @contextmanager
     def _averaged(self) -> Iterator[None]:
@@ -120,6 +127,7 @@ class TrainingState:
         """Return the state of some of the replicates."""
         less = copy.copy(self)
         less.network, less.held = take(self.network, keep), self.held.take(keep)
+        less.seen = None if self.seen is None else self.seen.take(keep)
         less.feed, less.loss = self.feed.take(keep), _loss(less.network, self.settings)
         less.adam = self.adam.take(FlatParameters(less.network, int(keep.sum()), self.kept), keep)
         for name in ("kept", "mean", "best", "index", "best_step", "taken", "waited"):
@@ -127,6 +135,6 @@ class TrainingState:
         return less
 
 
-def _loss(network: Network, settings: Settings) -> Callable[[Rows, int], Tensor]:
+def _loss(network: Network, settings: Settings) -> Callable[..., Tensor]:
     """Return the network's loss, compiled if asked for."""
     return torch.compile(network.loss) if settings.compile else network.loss

@@ -19,6 +19,7 @@ REMARKS = sorted(
     if file.name.endswith(".md")
 )
 SETTINGS = {  # decimals that are written out: step sizes, weights and the level of a test
+    "cells-layers": {"0.1", "0.01", "0.02"},
     "introduction": {"0.05"},
     "protocol": {"0.03", "0.01"},
     "headline": {"0.03"},

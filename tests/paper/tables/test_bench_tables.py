@@ -4,11 +4,13 @@ import json
 import math
 import zlib
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from scroll.training.bodies import ARCHITECTURES
 from scroll_paper.data.datasets import UCI
@@ -130,9 +132,11 @@ def test_lines_of_something_else_are_passed_over():
 # Tables of all experiments, from records as their fits would leave them.
 
 METRICS = ("nll", "rmse", "caliberr", "train_nll", "nll_mixture", "gap", "d_eff", "h_max", "ece",
-           "auroc")  # fmt: skip
+           "auroc", "code")  # fmt: skip
 OWN = {  # experiments that the paper does not have
     "classification-bodies", "arithmetic", "offset", "steps", "vbll-grid", "text-shift",
+    "cells", "cells-large", "cells-layers", "code-length", "cells-labels",
+    "cells-labels-trained",
 }  # fmt: skip
 OTHER = {  # experiments whose tables have something else along the top
     "traintest-gap", "batching", "depth-trajectory", "loo-gap", "arithmetic", "text-shift",
@@ -145,6 +149,9 @@ MORE = {  # rows that the paper does not print
 UNPRINTED = {"table1_headline_caliberr": {"Exact corner (Full)"},
              "headline_rmse": {"Exact corner (Full)"}}  # fmt: skip
 UNPRINTED_TABLES = ("ood_nll", "prior_ablation_caliberr")
+
+
+OWN = ("classification-bodies", "arithmetic", "cells-layers")  # experiments the paper lacks
 
 
 def figure(metric, seed, **fit):
@@ -261,6 +268,8 @@ def by_set():
         if name in OTHER:
             continue
         for table in built(name, []):
+            if table.name == "codes_ranks":
+                continue
             metric = table.name.rpartition("_")[2]
             yield name, table.name, metric if metric in METRICS else "nll"
 
@@ -442,3 +451,26 @@ def test_the_gap_takes_a_fit_an_entry():
     assert row["gap/(H/N)"].mean == pytest.approx(0.25 * 184 / 50)
     assert row["d_eff"].mean == pytest.approx(55)
     assert row["h_max"].mean == pytest.approx(0.63)
+
+
+def test_the_code_length_is_ranked_against_the_test_nll():
+    """Within a route, and over all networks of a seed; against scipy."""
+    rng, bodies = np.random.default_rng(0), list(ARCHITECTURES)
+    methods, lines, each = table_rows.CODED[:2], [], {}
+    for seed, method, body in product((5, 6), methods, bodies):
+        nll, code, val = rng.normal(size=3)
+        each[seed, method, body] = nll, code, val
+        lines.append(line(seed, body, nll=nll, val=val, name="boston", method=method))
+        lines[-1]["metrics"]["code"] = code
+    (table,) = (t for t in built("code-length", lines, Scope(("boston",), (5, 6), methods))
+                if t.name == "codes_ranks")  # fmt: skip
+    got = cells(table)
+    for which, label in ((methods[:1], "Prequential-Full"), (methods, "Routes and bodies")):
+        for column, kind in ((1, "code length"), (2, "validation NLL")):
+            want = []
+            for seed in (5, 6):
+                some = np.array([v for k, v in each.items() if k[0] == seed and k[1] in which])
+                want.append(stats.spearmanr(some[:, column], some[:, 0]).statistic)
+            cell = got[label, kind]["boston"]
+            assert cell.mean == pytest.approx(np.mean(want))
+            assert cell.count == 2

@@ -51,8 +51,8 @@ def _least_squares(covariance: str) -> MakeHead:
     return lambda h, k, n: ClassificationHead(h, k, "gaussreg", covariance, bias=False)
 
 
-def _normal(covariance: str, beta: float = 0.0) -> MakeHead:
-    return lambda h, k, n: RegressionHead(h, covariance=covariance, beta=beta)
+def _normal(covariance: str, beta: float = 0.0, method: str = "scroll") -> MakeHead:
+    return lambda h, k, n: RegressionHead(h, covariance=covariance, beta=beta, method=method)
 
 
 def _vbll(h: int, k: int, n: int) -> nn.Module:
@@ -83,6 +83,8 @@ NUMBERS: dict[str, DeepMethod] = {
     "scroll-none": DeepMethod("SCROLL-None", _normal("none")),
     "scroll-full-beta": DeepMethod("SCROLL-Full-beta", _normal("full", 0.5)),
     "scroll-diag-beta": DeepMethod("SCROLL-Diag-beta", _normal("diag", 0.5)),
+    "block-hybrid-diag": DeepMethod("Block-hybrid-Diag", _normal("diag", method="block-hybrid")),
+    "batch-hybrid-diag": DeepMethod("Batch-hybrid-Diag", _normal("diag", method="batch-hybrid")),
     "mvn": DeepMethod("MVN (beta-NLL)", lambda h, k, n: MeanVariance(h, unit=True)),
     "map": DeepMethod("MAP", lambda h, k, n: RegressionHead(h, covariance="none", method="map")),
 }

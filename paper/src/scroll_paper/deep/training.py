@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from scroll._core.checks import unchecked
-from scroll.heads import Head
+from scroll.beliefs.sums import RowSums
+from scroll.heads import Head, SeenRows
 from scroll.heads.prior_gradient import PriorGradient
 from scroll.training.graph import on_side_stream
 
@@ -76,6 +77,27 @@ class TrainedNetwork:
                 [self.body(scaled(part, self.scale)).float() for part in x.split(size)]
             )
 
+    def condition(self, rows: Pictures, psi: Tensor | None = None) -> None:
+        """Give a head whose belief depends on all training rows these rows.
+
+        Args:
+            rows: training pictures.
+            psi: their features, if they are known.
+        """
+        if isinstance(self.head, Head) and self.head.objective.bound:
+            self.head.condition(self.features(rows.x) if psi is None else psi, rows.y)
+
+    def others(self, rows: Pictures, psi: Tensor | None = None) -> SeenRows | None:
+        """Return the features of all training rows, if the loss of a batch needs them.
+
+        Args:
+            rows: training pictures.
+            psi: their features, if they are known.
+        """
+        if not (isinstance(self.head, Head) and self.head.needs_rest):
+            return None
+        return SeenRows(self.head, self.features(rows.x) if psi is None else psi, rows.y)
+
 
 def train_network(
     body: nn.Module,
@@ -120,12 +142,16 @@ def train_network(
 
 
 def _epoch(step: "Step", epoch: int, course: Course) -> None:
-    """Take the steps of an epoch, in a random order; the last, incomplete batch is left out."""
+    """Take the steps of an epoch, in a random order; the last, incomplete batch is left out.
+
+    A belief that depends on all training rows then follows from their present features.
+    """
     rows = step.rows
     order = torch.randperm(len(rows.y), device=rows.x.device)
     batches = order[: len(order) - len(order) % course.batch].split(course.batch)
     for i, index in enumerate(batches):
         step(index, (epoch + i / len(batches)) / course.epochs)
+    step.now.condition(rows, step.seen)
 
 
 @torch.no_grad()
@@ -184,14 +210,16 @@ class Step:
             )
         # Separately, because the body is the same program for every head and is compiled once.
         self.body: Callable[[Tensor], Tensor] = now.body
-        self.score: Callable[[Tensor, Tensor], Tensor] = self._score
+        self.score: Callable[[Tensor, Tensor, RowSums | None], Tensor] = self._score
         if course.compile:
             self.body, self.score = torch.compile(now.body), torch.compile(self._score)
         self.seen = now.features(rows.x) if course.frozen else None
         self.index = torch.zeros(course.batch, dtype=torch.long, device=device)
         self.calls = 0
         self.graphs: dict[bool, torch.cuda.CUDAGraph] = {}
-        self.prior = PriorGradient(now.head, len(rows.y)) if isinstance(now.head, Head) else None
+        self.others = now.others(rows, self.seen)
+        with_prior = isinstance(now.head, Head) and not now.head.objective.prior.zero
+        self.prior = PriorGradient(cast(Head, now.head), len(rows.y)) if with_prior else None
 
     def __call__(self, index: Tensor, done: float) -> None:
         """Take a step on the pictures at `index`, after a share `done` of all steps."""
@@ -231,7 +259,9 @@ class Step:
             optimiser.step()
 
     def _loss(self) -> Tensor:
-        loss: Tensor = self.score(self._features().float(), self.rows.y[self.index])
+        psi = self._features().float()
+        rest = None if self.others is None else self.others.swap(self.index, psi)
+        loss: Tensor = self.score(psi, self.rows.y[self.index], rest)
         return loss
 
     def _features(self) -> Tensor:
@@ -243,12 +273,12 @@ class Step:
             psi: Tensor = self.body(x)
         return psi
 
-    def _score(self, psi: Tensor, y: Tensor) -> Tensor:
+    def _score(self, psi: Tensor, y: Tensor, rest: RowSums | None) -> Tensor:
         """Return the loss without the prior."""
         head = self.now.head
         if not isinstance(head, Head):
             plain: Tensor = cast(Loss, head).loss(psi, y, total=len(self.rows.y))
             return plain
         # The paper's form: the mean over rows and outputs, and the prior divided by rows alone.
-        loss: Tensor = head.loss(psi, y, total=len(self.rows.y), prior=False)
+        loss: Tensor = head.loss(psi, y, total=len(self.rows.y), prior=False, rest=rest)
         return loss / head.likelihood.latents

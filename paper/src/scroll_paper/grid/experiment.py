@@ -23,7 +23,7 @@ SEEDS = tuple(range(5, 25))
 QUICK_SETS, QUICK_SEEDS = ("yacht", "boston"), SEEDS[:5]
 QUICK_METHODS = (
     *("scroll-full", "scroll-diag", "scroll-none", "map", "mvn"),
-    *("closed-full", "free-refit", "free-refit-inputs"),  # of those that have them
+    *("closed-full", "free-refit", "free-refit-inputs", "two-beliefs-full"),  # where they are rows
 )
 ENOUGH = 10  # seeds of a data set in the report
 

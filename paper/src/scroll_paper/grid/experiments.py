@@ -45,6 +45,36 @@ GRID: dict[str, GridExperiment] = {
         ),
         where={},
     ),
+    "cells": GridExperiment(
+        "new cells of the design space: NLL, calibration error, RMSE",
+        _rows(*lines.CELLS),
+        several(
+            by_set("cells_nll", "Test NLL", lines.CELLS, "nll"),
+            by_set("cells_caliberr", "Calibration error", lines.CELLS, "caliberr"),
+            by_set("cells_rmse", "Test RMSE", lines.CELLS, "rmse"),
+        ),
+        where={},
+    ),
+    "cells-large": GridExperiment(
+        "hybrids in mini-batches of 1024 on large tables",
+        _rows(*lines.CELLS_LARGE),
+        several(
+            by_set("cells_large_nll", "Test NLL", lines.CELLS_LARGE, "nll"),
+            by_set("cells_large_rmse", "Test RMSE", lines.CELLS_LARGE, "rmse"),
+        ),
+        where=lines.LARGE,
+        sets=("california", "protein"),
+    ),
+    "code-length": GridExperiment(
+        "whether the prequential code length can take the place of validation rows",
+        _rows(*lines.CODES),
+        several(
+            by_set("codes_nll", "Test NLL", lines.CODES, "nll"),
+            by_set("codes_code", "Code length, nats per row", lines.CODES, "code"),
+            builders.code_ranks,
+        ),
+        where={},
+    ),
     "ens-mixture": GridExperiment(
         "ensembles scored as a normal distribution with their moments and as the exact mixture",
         lines.MIXTURE.rows,
@@ -58,6 +88,32 @@ GRID: dict[str, GridExperiment] = {
             by_set("prior_ablation_caliberr", "Calibration error", lines.PRIOR, "caliberr"),
         ),
         where={},
+    ),
+    "references": GridExperiment(
+        "references since the paper: decoupled KL weight, LOO-CRPS scale",
+        _rows(*lines.REFERENCES_SINCE),
+        several(
+            by_set("references_nll", "Test NLL", lines.REFERENCES_SINCE, "nll"),
+            by_set(
+                "references_caliberr", "Calibration error", lines.REFERENCES_SINCE, "caliberr"
+            ),
+        ),
+    ),
+    "cells-labels": GridExperiment(
+        "labels: Laplace's posterior and its hybrid on the features of free heads, relu+LN",
+        _rows(*lines.LABEL_CELLS),
+        several(
+            by_set("cells_labels_nll", "Test NLL", lines.LABEL_CELLS, "nll"),
+            by_set("cells_labels_ece", "Calibration error of labels", lines.LABEL_CELLS, "ece"),
+        ),
+        sets=_LABELLED,
+    ),
+    "cells-labels-trained": GridExperiment(
+        "labels: heads trained through Laplace's posterior, relu+LN",
+        _rows(*lines.TRAINED_LABEL_CELLS),
+        by_set("cells_labels_trained_nll", "Test NLL", lines.TRAINED_LABEL_CELLS, "nll"),
+        sets=_LABELLED,
+        seeds=SEEDS[:5],
     ),
     "architecture": GridExperiment(
         "the four architectures of the body, one by one",
@@ -132,6 +188,16 @@ GRID: dict[str, GridExperiment] = {
     "loo-gap": GridExperiment(
         "the shared score against leave-one-out on trained features",
         (Row("loo-gap", "loo-gap"),), builders.loo_gap, seeds=_TEN,
+    ),
+    "cells-layers": GridExperiment(
+        "a belief over the weights of the last hidden layer, too: NLL, calibration error, RMSE",
+        _rows(*lines.LAYERS),
+        several(
+            by_set("cells_layers_nll", "Test NLL", lines.LAYERS, "nll"),
+            by_set("cells_layers_caliberr", "Calibration error", lines.LAYERS, "caliberr"),
+            by_set("cells_layers_rmse", "Test RMSE", lines.LAYERS, "rmse"),
+        ),
+        where={},
     ),
     "arithmetic": GridExperiment(
         "the spread of results due to rounding beside the spread over seeds",

@@ -146,6 +146,7 @@ def plan(units: Sequence[Unit], read: Read, device: torch.device) -> Plan:
     most = 0
     for work, groups in units:
         data = read(work.setting.set, (groups[0].seed,), *work.setting.rows())
+        data = gathered(work.training, data)
         rows = shortened(work.training, data.train)
         made = network(work.training, work.setting, rows.x.shape[-1], groups[0].architecture, (1,))
         each = footprint(made.to(rows.x), rows, work.setting.batch or None)
@@ -160,6 +161,14 @@ def plan(units: Sequence[Unit], read: Read, device: torch.device) -> Plan:
                 cut.append(Unit(work, some[i : i + size]))
                 most = max(most, each * cut[-1].fits)
     return Plan(cut, sum(u.fits for u in cut), most, available(device))
+
+
+def gathered(training: Training, data: Folds) -> Folds:
+    """Return the folds as a method uses them: with nothing held out if its rows are joined."""
+    if not training.joined:
+        return data
+    x, y = (torch.cat([getattr(part, k) for part in data[:2]], 1) for k in ("x", "y"))
+    return data._replace(train=Rows(x, y), val=Rows(x, y))
 
 
 def shortened(training: Training, rows: Rows) -> Rows:

@@ -20,7 +20,7 @@ from ..models.method import prepared
 from ..tables.experiment import Tell
 from ..tables.records import Record, made
 from .lbfgs import quasi_newton
-from .plan import Group, Unit, Work, shortened
+from .plan import Group, Unit, Work, gathered, shortened
 
 RATE = 0.03  # of Adam, as the paper has it
 
@@ -34,7 +34,7 @@ def train_stack(unit: Unit, data: Folds, watch: Tell | None = None) -> Iterator[
         watch: called with the number of networks that have stopped and the best objective.
     """
     work, groups = unit
-    members = work.members
+    members, data = work.members, gathered(work.training, data)
     each = [g for g in groups for _ in range(members)]
     device = data.train.y.device
     own = torch.tensor([unit.seeds.index(g.seed) for g in each], device=device)

@@ -56,11 +56,12 @@ class MeanVariance(nn.Module):
         replicates: networks that are trained together.
         beta: 0 is the NLL; 1 gives rows of large variance the same weight as all others.
         unit: scale the weights V_n^beta to mean one, which a deep body needs at a large rate.
-        bias: let both heads learn an offset.
+        offsets: whether the mean and the log variance learn an offset.
     """
 
     batches = True
     weight: Tensor
+    learns_offset: Tensor
 
     def __init__(
         self,
@@ -68,18 +69,20 @@ class MeanVariance(nn.Module):
         replicates: Lead = (),
         beta: float = 0.5,
         unit: bool = False,
-        bias: bool = True,
+        offsets: tuple[bool, bool] = (True, True),
     ):
         super().__init__()
         self.beta, self.replicates, self.unit = beta, replicates, unit
         uniform = torch.empty(*replicates, 2, in_features).uniform_(-1, 1)
         self.linear = nn.Parameter(uniform * in_features**-0.5)
-        self.offset = nn.Parameter(torch.zeros(*replicates, 2), requires_grad=bias)
+        self.offset = nn.Parameter(torch.zeros(*replicates, 2))
+        self.register_buffer("learns_offset", torch.tensor(offsets).to(self.offset.dtype))
         self.register_buffer("weight", torch.zeros(replicates))
 
     def forward(self, psi: Tensor) -> Normal:
         """Return the predictive distribution of each row of psi (..., N, H)."""
-        mean, log_var = (psi @ self.linear.mT + self.offset[..., None, :]).unbind(-1)
+        offset = self.offset * self.learns_offset
+        mean, log_var = (psi @ self.linear.mT + offset[..., None, :]).unbind(-1)
         # Beyond this it overflows, and one such row would make a deep body NaN for good.
         return Normal(mean, log_var.clamp(-20, 20).exp(), torch.zeros_like(mean))
 
@@ -131,6 +134,35 @@ class Variational(nn.Module):
         weight = self.weight[..., None] * total
         loss = METHODS["vbll-full"].loss(problem, total, prior_weight=weight)
         return loss.squeeze(-1) / total
+
+
+class Decoupled(nn.Module):
+    """PPGPR with decoupled regularisation: a free belief, log E p, and a KL with its own weight.
+
+    loss = mean_n -log Z_n + weight KL(q || p) / N; a weight of one is the method "kl".
+
+    Args:
+        head: a head of the method "kl".
+    """
+
+    batches = True
+    weight: Tensor
+
+    def __init__(self, head: Head):
+        super().__init__()
+        self.head, self.replicates = head, head.replicates
+        self.register_buffer("weight", torch.ones(head.replicates))
+
+    def forward(self, psi: Tensor) -> Normal:
+        """Return the predictive distribution of each row of psi (..., N, H)."""
+        found: Normal = self.head(psi)
+        return found
+
+    def loss(self, psi: Tensor, y: Tensor, total: int) -> Tensor:
+        """Return the mean loss per row, (...)."""
+        problem = self.head.problem(psi, y)
+        losses = self.head.objective.loss(problem, total, prior_weight=self.weight[..., None])
+        return losses.sum(-1) / total
 
 
 def bayesian_head(network: Network) -> Head:

@@ -82,7 +82,10 @@ class Training:
         pool: returns the record lines of ensembles.
         late: report only when the whole stack has finished, because reporting takes long.
         raw: the inputs are the features: no body, no architecture.
+        joint: makes the head from the last hidden layer and the last layer; None leaves the hidden
+            layer in the body.
         rows: most training rows to use; None is all.
+        joined: train on training and validation rows together; `score` then sees the same rows.
     """
 
     head: Callable[[int, Lead, Setting], nn.Module]
@@ -97,7 +100,9 @@ class Training:
     pool: Callable[[Fitted, int], Lines] | None = None
     late: bool = False
     raw: bool = False
+    joint: Callable[[MLP, nn.Module], nn.Module] | None = None
     rows: int | None = None
+    joined: bool = False
 
     def knobs(self, name: str) -> tuple[float | None, ...]:
         """Return the grid of the hyper-parameter on a data set."""
@@ -148,8 +153,14 @@ def network(
     if training.raw or setting.depth == 0:
         return Network(nn.Identity(), training.head(inputs, lead, setting))
     between = Dropout(training.dropout, lead) if training.dropout else None
-    body = MLP(inputs, setting.width, setting.depth, architecture, lead, between)
-    return Network(body, training.head(setting.width, lead, setting))
+    width, depth = setting.width, setting.depth
+    if training.joint is None:
+        body = MLP(inputs, width, depth, architecture, lead, between)
+        return Network(body, training.head(width, lead, setting))
+    below = MLP(inputs, width, depth - 1, architecture, lead, between) if depth > 1 else None
+    last = MLP(inputs if below is None else width, width, 1, architecture, lead, between)
+    joined = training.joint(last, training.head(width, lead, setting))
+    return Network(below or nn.Identity(), joined)
 
 
 def prepared(

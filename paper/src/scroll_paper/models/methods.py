@@ -10,18 +10,21 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from scroll.heads import ClassificationHead, OrdinalHead, RegressionHead
+from scroll.heads import ClassificationHead, Head, OrdinalHead, RegressionHead
 from scroll.training.batches import Rows
+from scroll.training.bodies import MLP
 from scroll.training.network import HeldOutScore, held_out_mse
 
 from ..data.datasets import SETS
-from . import evaluation
-from .baselines import Constant, Lead, MeanVariance, Variational
+from . import coding, evaluation, refits
+from .baselines import Constant, Decoupled, Lead, MeanVariance, Variational
 from .gp import Process
+from .layers import BeliefLayer, TwoBeliefs
 from .method import Method, Setting, Training, start_noise
 from .softmax import Softmax, VariationalSoftmax
 
 LAMBDAS = (1e-4, 1e-3, 1e-2, 1e-1)
+KL_WEIGHTS = (0.01, 0.05, 0.2, 1.0)  # of PPGPR with decoupled regularisation
 ALPHAS = (1e-2, 1e-1, 1.0, 1e1)
 PROBIT_SCALE = 1.005
 MakeHead = Callable[[int, Lead, Setting], nn.Module]
@@ -43,20 +46,32 @@ def _normal(covariance: str, method: str = "scroll", bias: bool = False) -> Make
     return make
 
 
-def _labels(kind: str, covariance: str) -> MakeHead:
+def _labels(kind: str, covariance: str, method: str = "scroll") -> MakeHead:
     """Return the maker of one of the nine heads for labels."""
 
     def make(features: int, lead: Lead, setting: Setting) -> nn.Module:
         classes, floor = SETS[setting.set].classes, setting.floor
         if kind == "ordinal":
             return OrdinalHead(
-                features, classes, scale=PROBIT_SCALE, covariance=covariance, floor=floor,
-                replicates=lead,
+                features, classes, scale=PROBIT_SCALE, covariance=covariance, method=method,
+                floor=floor, replicates=lead,
             )  # fmt: skip
         return ClassificationHead(
             features, classes, kind, scale=PROBIT_SCALE if kind == "ova" else None, bias=False,
-            covariance=covariance, floor=floor, replicates=lead,
+            covariance=covariance, method=method, floor=floor, replicates=lead,
         )  # fmt: skip
+
+    return make
+
+
+def _decoupled(covariance: str) -> MakeHead:
+    """Return the maker of a regression head whose KL has a weight of its own."""
+    made = _normal(covariance, "kl")
+
+    def make(features: int, lead: Lead, setting: Setting) -> nn.Module:
+        head = made(features, lead, setting)
+        assert isinstance(head, RegressionHead)
+        return Decoupled(head)
 
     return make
 
@@ -73,12 +88,13 @@ def _variational(features: int, lead: Lead, setting: Setting) -> nn.Module:
     return Variational(features, lead)
 
 
-def _mean_variance(features: int, lead: Lead, setting: Setting) -> nn.Module:
-    return MeanVariance(features, lead)
+def _mean_variance(mean: bool = True, log_variance: bool = True) -> MakeHead:
+    """Return the maker of MVN, whose mean and log variance may learn an offset."""
 
+    def make(features: int, lead: Lead, setting: Setting) -> nn.Module:
+        return MeanVariance(features, lead, offsets=(mean, log_variance))
 
-def _plain_mean_variance(features: int, lead: Lead, setting: Setting) -> nn.Module:
-    return MeanVariance(features, lead, bias=False)
+    return make
 
 
 def _constant(features: int, lead: Lead, setting: Setting) -> nn.Module:
@@ -87,6 +103,16 @@ def _constant(features: int, lead: Lead, setting: Setting) -> nn.Module:
 
 def _process(features: int, lead: Lead, setting: Setting) -> nn.Module:
     return Process(features, lead)
+
+
+def _two_beliefs(covariance: str, learns_alpha: bool = False) -> Training:
+    """A belief over the last hidden layer too; it is diagonal."""
+
+    def joint(layer: MLP, last: nn.Module) -> nn.Module:
+        assert isinstance(last, Head)
+        return TwoBeliefs(BeliefLayer(layer, learns_alpha), last)
+
+    return Training(_normal(covariance), joint=joint)
 
 
 def _kl_weights(rows: int) -> tuple[float, ...]:
@@ -146,7 +172,7 @@ _MAP = _ridge(
     members=5, report=evaluation.map_and_laplace, pool=evaluation.deep_ensemble,
 )  # fmt: skip
 _FREE = Training(_normal("full"), members=5, pool=evaluation.ensemble("scroll-ens"))
-_MVN = _ridge(_mean_variance, start=_set_weight, members=5, pool=evaluation.ensemble("mvn-ens"))
+_MVN = _ridge(_mean_variance(), start=_set_weight, members=5, pool=evaluation.ensemble("mvn-ens"))
 _SOFTMAX = Training(
     _softmax, (0.1,), _set_weight_of_sum, members=5,
     report=evaluation.softmax_and_laplace, pool=evaluation.label_ensemble,
@@ -155,6 +181,34 @@ _FIXED = Training(_normal("full", "fixed-alpha"), ALPHAS, _set_alpha)
 _NO_PRIOR = Training(_normal("full", "no-prior"), LAMBDAS, _set_ridge)
 _REFIT = Training(_normal("full"), report=evaluation.refitted, late=True)
 _ROUTED = Training(_normal("full"), report=evaluation.routed, late=True)
+
+
+def _coded(label: str, name: str, covariance: str, method: str) -> dict[str, Method]:
+    """A bound method that also reports its code length: its body is chosen by the validation NLL,
+    by the code length, and by the code length of training and validation rows, on all of which
+    it is then trained."""
+    by_code, all_rows = f"{name}-by-code", f"{name}-all-rows"
+    training = replace(_bound(covariance, method), report=coding.coded(by_code))
+    joined = replace(training, report=coding.coded(""), score=coding.code_length, joined=True)
+    return {
+        name: Method(label, training),
+        by_code: Method(f"{label}, body by code length", training, name),
+        all_rows: Method(f"{label}, no validation rows", joined),
+    }
+
+
+_CODED = {
+    **_coded("Prequential-Full", "prequential-full", "full", "prequential"),
+    **_coded("Prequential-Diag", "prequential-diag", "diag", "prequential"),
+    **_coded("Evidence", "coded-evidence", "full", "evidence"),
+    **_coded("Hybrid-Diag", "coded-hybrid-diag", "diag", "hybrid"),
+}
+_SCALED = Training(_normal("full"), report=refits.scaled("free-crps", "evidence"), late=True)
+_EXACT_SCALED = replace(
+    _bound("full", "evidence"), report=refits.scaled("exact-crps", "head"), late=True
+)
+_FIXED_KL = Training(_normal("full", "fixed-kl"), ALPHAS, _set_alpha)
+_DECOUPLED = Training(_decoupled("full"), KL_WEIGHTS, _set_weight)
 _SMALL = ("yacht", "concrete", "energy", "wine", "boston")  # as printed in the paper
 
 TABLE_METHODS: dict[str, Method] = {
@@ -168,7 +222,12 @@ TABLE_METHODS: dict[str, Method] = {
     "vbll": Method("VBLL", _ridge(_variational, start=_set_weight_and_noise)),
     "mvn": Method("MVN", _MVN),
     "mvn-ens": Method("MVN-Ens (5x)", _MVN, "mvn", ensemble=True),
-    "mvn-plain": Method("MVN without offset", _ridge(_plain_mean_variance, start=_set_weight)),
+    "mvn-plain": Method(
+        "MVN without offset", _ridge(_mean_variance(False, False), start=_set_weight)
+    ),
+    "mvn-half": Method(
+        "MVN with an offset of the log variance", _ridge(_mean_variance(False), start=_set_weight)
+    ),
     **{
         f"scroll-{cov}-offset".lower(): Method(
             f"SCROLL-{cov} with offset", Training(_normal(cov.lower(), bias=True))
@@ -200,8 +259,34 @@ TABLE_METHODS: dict[str, Method] = {
     "no-prior-diag": Method(
         "Diag, no prior (tuned lambda)", replace(_NO_PRIOR, head=_normal("diag", "no-prior"))
     ),
+    "fixed-kl-full": Method("Full, KL, fixed alpha (tuned)", _FIXED_KL),
+    "fixed-kl-diag": Method(
+        "Diag, KL, fixed alpha (tuned)", replace(_FIXED_KL, head=_normal("diag", "fixed-kl"))
+    ),
+    "kl-diag": Method("Diag, KL regulariser (PPGPR)", Training(_normal("diag", "kl"))),
+    "ppgpr-full": Method("Full, PPGPR, tuned KL weight", _DECOUPLED),
+    "ppgpr-diag": Method(
+        "Diag, PPGPR, tuned KL weight", replace(_DECOUPLED, head=_decoupled("diag"))
+    ),
+    "free-crps": Method("SCROLL-Full, refit, LOO-CRPS scale", _SCALED, "scroll-full-scaled"),
+    "scroll-full-scaled": Method("SCROLL-Full", _SCALED),
+    "exact-crps": Method("Full seq, LOO-CRPS scale", _EXACT_SCALED, "seq-full-scaled"),
+    "seq-full-scaled": Method("Full seq", _EXACT_SCALED),
     "hybrid-full": Method("Hybrid-Full", _bound("full", "hybrid")),
     "hybrid-diag": Method("Hybrid-Diag", _bound("diag", "hybrid")),
+    **_CODED,
+    **{
+        f"{kind.lower()}-hybrid-{cov.lower()}": Method(
+            f"{kind}-hybrid-{cov}", _bound(cov.lower(), f"{kind.lower()}-hybrid")
+        )
+        for kind in ("Block", "Batch")
+        for cov in ("Full", "Diag")
+    },
+    "two-beliefs-full": Method("Two beliefs, Full", _two_beliefs("full")),
+    "two-beliefs-diag": Method("Two beliefs, Diag", _two_beliefs("diag")),
+    "two-beliefs-full-alpha": Method(
+        "Two beliefs, Full, alpha learned in both", _two_beliefs("full", learns_alpha=True)
+    ),
     "scroll-full-refit": Method("SCROLL-Full", _REFIT),
     "free-hybrid": Method("SCROLL-Full, then hybrid", _REFIT, "scroll-full-refit"),
     "loo-gap": Method("loo-gap", _REFIT, "scroll-full-refit"),
@@ -214,6 +299,30 @@ TABLE_METHODS: dict[str, Method] = {
         )
         for kind in ("OvA", "Ordinal", "GaussReg")
         for cov in ("Full", "Diag", "None")
+    },
+    **{
+        f"{kind}-{name}".lower(): Method(
+            f"{kind}-{label}",
+            Training(
+                _labels(kind.lower(), "full"), report=refits.about_mode(kind.lower()), late=True
+            ),
+            f"{kind}-full-refit".lower() if name != "full-refit" else "",
+        )
+        for kind in ("OvA", "Ordinal")
+        for name, label in refits.ABOUT_MODE.items()
+    },
+    **{
+        f"{kind}-{method}-{cov}".lower(): Method(
+            f"{kind}, {label} {cov}",
+            Training(_labels(kind.lower(), cov.lower(), method)),
+        )
+        for kind in ("OvA", "Ordinal")
+        for method, label, cov in (
+            ("laplace-closed", "Laplace closed", "Full"),
+            ("laplace-loo", "Newton LOO", "Full"),
+            ("laplace-hybrid", "Newton hybrid", "Full"),
+            ("laplace-hybrid", "Newton hybrid", "Diag"),
+        )
     },
     "softmax": Method("CE-softmax", _SOFTMAX),
     "softmax-laplace": Method("Laplace", _SOFTMAX, "softmax"),

@@ -9,6 +9,7 @@ from scroll.training.bodies import ARCHITECTURES
 
 from ..data.datasets import SETS
 from ..models.methods import LAMBDAS, TABLE_METHODS
+from ..models.refits import ABOUT_MODE
 from .selection import Where
 from .table import Label
 
@@ -118,26 +119,39 @@ PRIOR = (
     RowGroup(
         (
             Row("SCROLL-Full (learned alpha)", "scroll-full"),
-            *group("fixed-alpha-full", "no-prior-full", "kl-full").rows,
+            *group("fixed-alpha-full", "no-prior-full", "kl-full", "fixed-kl-full").rows,
         )
     ),
     RowGroup(
         (
             Row("SCROLL-Diag (learned alpha)", "scroll-diag"),
-            *group("fixed-alpha-diag", "no-prior-diag").rows,
+            *group("fixed-alpha-diag", "no-prior-diag", "kl-diag", "fixed-kl-diag").rows,
         )
     ),
     labelled({"MVN (free var., tuned lambda)": "mvn"}),
 )
+LAYERS = (
+    group("scroll-full", "scroll-diag"),
+    group("two-beliefs-full", "two-beliefs-diag", "two-beliefs-full-alpha"),
+)
 
-OFFSETS = tuple(
-    RowGroup((Row((name, "without"), without), Row((name, "with"), with_)), None)
-    for name, without, with_ in (
-        ("MVN", "mvn-plain", "mvn"),
-        ("SCROLL-Full", "scroll-full", "scroll-full-offset"),
-        ("SCROLL-Diag", "scroll-diag", "scroll-diag-offset"),
-        ("SCROLL-None", "scroll-none", "scroll-none-offset"),
-    )
+OFFSETS = (
+    RowGroup(
+        (
+            Row(("MVN", "without"), "mvn-plain"),
+            Row(("MVN", "log variance only"), "mvn-half"),
+            Row(("MVN", "with"), "mvn"),
+        ),
+        None,
+    ),
+    *(
+        RowGroup((Row((name, "without"), method), Row((name, "with"), f"{method}-offset")), None)
+        for name, method in (
+            ("SCROLL-Full", "scroll-full"),
+            ("SCROLL-Diag", "scroll-diag"),
+            ("SCROLL-None", "scroll-none"),
+        )
+    ),
 )
 LONGER = {"steps": 10_000}
 STEPS = tuple(
@@ -157,6 +171,37 @@ WIDER_GRID = RowGroup(
         Row("VBLL, weights from 1e-7", "vbll", ways=weights((*_LOWER, *LAMBDAS))),
         Row("SCROLL-Full", "scroll-full"),
     )
+)
+
+
+def in_batches(name: str) -> tuple[Where, ...]:
+    """Batches of 256, or of 32 where they would be more than a quarter of the rows."""
+    return ({"batch": 256 if SETS[name].train_rows >= 1024 else 32},)
+
+
+def _batched(*methods: str, how: Ways) -> RowGroup:
+    """Return rows of methods in mini-batches, under labels that say so."""
+    rows = {f"{TABLE_METHODS[m].label}, in batches": m for m in methods}
+    return labelled(rows).with_(ways=how)
+
+
+BATCHED = (
+    *("block-hybrid-full", "block-hybrid-diag"),
+    *("batch-hybrid-full", "batch-hybrid-diag"),
+)
+CELLS = (  # new cells of the design space beside those that they are compared with
+    group("scroll-full", "scroll-diag"),
+    group("closed-full", "closed-diag"),
+    group("hybrid-full", "hybrid-diag"),
+    group("prequential-full", "prequential-diag"),
+    _batched("scroll-full", "scroll-diag", *BATCHED, how=in_batches),
+)
+CODED = ("prequential-full", "prequential-diag", "coded-evidence", "coded-hybrid-diag")
+CODES = tuple(group(m, f"{m}-by-code", f"{m}-all-rows", ranked=None) for m in CODED)
+REFERENCES_SINCE = (
+    group("scroll-full", "scroll-diag"),
+    group("kl-full", "ppgpr-full", "kl-diag", "ppgpr-diag"),
+    group("seq-full", "exact-crps", "free-crps", "free-hybrid"),
 )
 
 PLAIN = {"architecture": "relu+LN"}
@@ -227,6 +272,7 @@ SCALE = tuple(
     block.with_(LARGE, on_scale)
     for block in (SCROLL, REFERENCES, labelled(_SCALE_ENSEMBLES, ranked=False))
 )
+CELLS_LARGE = (group("scroll-full", "scroll-diag", *BATCHED).with_(LARGE),)
 # A step moves a hidden unit by the rate times |x|_1, which without the scaling of rows to length
 # one is sqrt(D) times as much: either the rate makes up for it, or all rows are divided by that.
 IN_HAND: tuple[Where, ...] = ({"short_steps": True}, {"even_rows": True})
@@ -278,3 +324,22 @@ def classification(depth: int, body: str = "relu+LN") -> tuple[RowGroup, ...]:
         return nine
     baselines = group("softmax", "vbll-softmax", "softmax-laplace", where=where)
     return (*nine, baselines, group("softmax-ensemble", "softmax-dropout", where=where))
+
+
+def about_mode(kind: str) -> RowGroup:
+    """Rows of a free head for labels, beside refits about the mode of its posterior."""
+    names = (*ABOUT_MODE, "diag", "none")
+    return group(*(f"{kind}-{name}" for name in names), where=PLAIN)
+
+
+def newton_trained(kind: str) -> RowGroup:
+    """Rows of a head for labels that is trained through Laplace's posterior."""
+    names = ("closed-full", "loo-full", "hybrid-full", "hybrid-diag")
+    return group(*(f"{kind}-laplace-{name}" for name in names), where=PLAIN)
+
+
+LABEL_CELLS = tuple(about_mode(kind) for kind in ("ova", "ordinal"))
+TRAINED_LABEL_CELLS = tuple(
+    block for kind in ("ova", "ordinal")
+    for block in (group(f"{kind}-full", where=PLAIN), newton_trained(kind))
+)  # fmt: skip
