@@ -96,7 +96,9 @@ def never_best(table: str, row: str, pool: Sequence[str]) -> Check:
                 won.append(column)
         if won:
             return Outcome(FAILS, f"best on {', '.join(won)}")
-        return Outcome(OPEN if missing else HOLDS, "best on no set")
+        if missing:
+            return Outcome(OPEN, f"best on no set; not run: {', '.join(missing)}")
+        return Outcome(HOLDS, "best on no set")
 
     return check
 
