@@ -192,11 +192,11 @@ def test_gradients_flow_through_the_mode(method, kind):
 def test_a_large_count_does_not_overshoot():
     psi = torch.tensor([[1.0], [1.0], [2.0]])
     p = Problem(psi, torch.tensor([1e5, 9e4, 1e10]), Poisson(), torch.tensor(1e-3))
-    w = mode(p)
+    w = laplace_about(p, mode(p)).mean
     gradient = (psi[:, 0] * expansion(p, w).slope).sum() - p.alpha * w
-    assert gradient.abs() < 1e-4  # of terms of 1e10
-    again = laplace_about(p, w).mean
-    torch.testing.assert_close(again, mode(p, start=w + 0.1), rtol=1e-9, atol=0)
+    assert gradient.abs() < 1e-3  # of terms of 1e10
+    again = laplace_about(p, mode(p, start=w + 0.1)).mean
+    torch.testing.assert_close(again, w, rtol=1e-12, atol=0)
 
 
 def test_an_added_covariance_is_no_part_of_what_a_row_takes_out():

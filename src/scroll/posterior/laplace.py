@@ -2,7 +2,7 @@
 
 It is what `refit` is for numbers: the body stays as it is, and the belief over the last layer is
 computed anew. Its scores without each row come from one Newton step (`objectives.laplace`), so a
-free covariance can be added to it that is trained on held-out scores.
+free covariance and a free gain can be trained on held-out scores.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from math import log
 import torch
 from torch import Tensor, nn
 
-from .._core.checks import invalid, one_of, require
+from .._core.checks import one_of, require
 from .._core.local_rng import Draws
-from .._core.value import cast
+from .._core.value import cast, value
 from ..beliefs.belief import Belief
 from ..beliefs.covariances import Full, Scaled, Spread, Sum
 from ..beliefs.families import FAMILIES
@@ -27,10 +27,32 @@ from ..objectives.laplace import laplace_about, log_evidence, mode, newton_leave
 from ..predictive.protocol import Predictive
 from .data import check_batch
 from .hybrid import RANK, Adam, AddedSettings, Best
+from .posterior import check_refit
 
 DECADES = (-4, 5)  # of alpha, in units of the mean |psi_n|^2, between which the best is searched
 GOLDEN = 0.6180339887498949
 NARROWINGS = 16  # of the bracket, which ends as a thousandth of a decade
+
+
+@value
+class Freed:
+    """What a hybrid frees of a posterior N(mode, A^-1): N(gain mode, gain^2 A^-1 + S+).
+
+    The mode of labels has been fitted with the factor's own noise. Variance that is added to it
+    needs a larger mean: the gain is to labels what the free noise of the score is to numbers.
+
+    Attributes:
+        cov: S+.
+        gain: factor on the posterior's weights, (..., K).
+    """
+
+    cov: Spread
+    gain: Tensor
+
+    def moments(self, psi: Tensor, at: Moments) -> Moments:
+        """Return the freed moments of rows psi whose moments without the offset are `at`."""
+        gain = self.gain[..., None]
+        return Moments(gain * at.mean, gain.square() * at.var + self.cov.quad(psi))
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,20 +64,22 @@ class LaplacePosterior:
         alpha: prior precision, (..., K).
         weights: N(mode, A^-1) over the weights, (..., K, H), in float64. If the head has a bias,
             the last weight is that of a constant feature.
-        added: the covariance that a hybrid adds, or None.
+        freed: what a hybrid adds, or None.
     """
 
     head: Head
     alpha: Tensor
     weights: Belief[Full]
-    added: Spread | None = None
+    freed: Freed | None = None
 
     @property
     def belief(self) -> Belief[Full | Sum]:
-        """N(mode, A^-1) over the weights; N(mode, A^-1 + S+) for a hybrid."""
-        if self.added is None:
+        """N(mode, A^-1) over the weights; N(gain mode, gain^2 A^-1 + S+) for a hybrid."""
+        if self.freed is None:
             return self.weights
-        return Belief(self.weights.mean, Sum(self.weights.cov, self.added))
+        mean, root = self.weights.mean, self.weights.cov.scale
+        gain = self.freed.gain[..., None]
+        return Belief(gain * mean, Sum(Full(gain[..., None] * root), self.freed.cov))
 
     def __call__(self, psi: Tensor) -> Predictive:
         """Return the predictive distribution of each row of psi (..., N, H)."""
@@ -70,7 +94,12 @@ class LaplacePosterior:
             psi: features of all training rows, (..., N, H).
             y: their labels or counts.
         """
-        return newton_leave_one_out(self.belief, _problem(self.head, psi, y, self.alpha))
+        problem = _problem(self.head, psi, y, self.alpha)
+        at = newton_leave_one_out(self.weights, problem)
+        if self.freed is None:
+            return at
+        at = self.freed.moments(problem.psi, Moments(at.mean - problem.offset, at.var))
+        return Moments(at.mean + problem.offset, at.var)
 
     def epistemic(self, psi: Tensor) -> Tensor:
         """Return psi' A^-1 psi, which more data would reduce, (..., K, N)."""
@@ -87,41 +116,40 @@ class LaplacePosterior:
         lr: float = 0.02,
         validation: tuple[Tensor, ...] | None = None,
     ) -> LaplacePosterior:
-        """Return a hybrid: a free covariance S+ of best leave-one-out score is added.
+        """Return a hybrid: with a free covariance S+ and a gain of best leave-one-out score.
 
         Arguments are those of `laplace_refit`; `family` is its `added`.
         """
         settings = AddedSettings(family, steps, lr)
-        bare = replace(self, added=None)
-        training = _problem(self.head, psi, y, self.alpha)
+        training, held = _problem(self.head, psi, y, self.alpha), None
         with torch.no_grad():
-            rows = Scored(training, bare.left_out(psi, y))
-            held = None
+            at = newton_leave_one_out(self.weights, training)
+            rows = Scored(training, Moments(at.mean - training.offset, at.var))
             if validation is not None:
                 x, labels = check_batch("validation", validation)[:2]
-                problem = _problem(self.head, x, labels, self.alpha)
-                at = self.weights.project(problem.psi)
-                held = Scored(problem, Moments(at.mean + problem.offset, at.var))
-        return replace(self, added=train_spread(self.weights.mean, rows, held, settings))
+                other = _problem(self.head, x, labels, self.alpha)
+                held = Scored(other, self.weights.project(other.psi))
+        return replace(self, freed=train_freed(self.weights.mean, rows, held, settings))
 
 
 @dataclass(frozen=True)
 class Scored:
-    """Rows, and q(f) of each under a posterior that has not seen it, (..., K, N)."""
+    """Rows, and w.psi of each under a posterior that has not seen it, (..., K, N)."""
 
     rows: Problem
     at: Moments
 
-    def mean_score(self, added: Spread) -> Tensor:
-        """Return the mean of log E p over the rows with S+ added, summed over latents, (...)."""
-        at = Moments(self.at.mean, self.at.var + added.quad(self.rows.psi))
+    def mean_score(self, freed: Freed) -> Tensor:
+        """Return the mean of log E p over the rows of the hybrid, summed over latents, (...)."""
+        at = freed.moments(self.rows.psi, self.at)
+        at = Moments(at.mean + self.rows.offset, at.var)
         return self.rows.factor.log_marginal(self.rows.y, at).mean(-1).sum(-1)
 
 
-def train_spread(
+def train_freed(
     mean: Tensor, training: Scored, validation: Scored | None, settings: AddedSettings
-) -> Spread:
-    """Return S+ of best leave-one-out score.
+) -> Freed:
+    """Return S+ and the gain of best leave-one-out score.
 
     Args:
         mean: of the posterior, (..., K, H).
@@ -134,11 +162,12 @@ def train_spread(
         family = FAMILIES[settings.family]
         spread = family(tuple(mean.shape), 0.1 * mean.shape[-1] ** -0.5, 0.0, RANK)
     spread.to(mean)
-    variables: list[nn.Parameter] = list(spread.parameters())
+    log_gain = nn.Parameter(torch.zeros_like(mean[..., 0]))
+    variables: list[nn.Parameter] = [*spread.parameters(), log_gain]
     best, adam = Best(variables, mean), Adam(variables, settings.lr)
 
-    def now() -> Scaled:
-        return Scaled(spread(), unit)
+    def now() -> Freed:
+        return Freed(Scaled(spread(), unit), log_gain.exp())
 
     for step in range(settings.steps + 1):
         if validation is not None and (step % 10 == 0 or step == settings.steps):
@@ -172,26 +201,22 @@ def laplace_refit(
         psi: features of all training rows, (..., N, H).
         y: their labels or counts.
         alpha: prior precision: of greatest evidence, "head" for the head's, or numbers (..., K).
-        hybrid: also fit a free covariance S+ on the leave-one-out score.
+        hybrid: also fit a free covariance S+ and a gain on the leave-one-out score.
         added: family of S+: "diag", "full" or "lowrank".
         steps: Adam steps for S+, each on all rows.
         lr: their step size.
         validation: held-out (psi, y); the S+ of best score on it is kept.
     """
     settings = AddedSettings(added, steps, lr)
-    if not isinstance(head, Head):
-        remedy = "Train a ClassificationHead or another head on the features first."
-        raise invalid("head", "be a scroll head", type(head).__name__, remedy, TypeError)
+    check_refit(head)
     require(hybrid or validation is None, "validation", "be None unless `hybrid` is True", "rows")
     default, remedy = settings == AddedSettings(), "They shape the S+ of a hybrid."
     require(hybrid or default, "hybrid", "be True with `added`, `steps` or `lr`", False, remedy)
     with torch.no_grad():
         found = _bound(head, psi, y, alpha)
-    return (
-        found.add(psi, y, family=added, steps=steps, lr=lr, validation=validation)
-        if hybrid
-        else found
-    )
+    if not hybrid:
+        return found
+    return found.add(psi, y, family=added, steps=steps, lr=lr, validation=validation)
 
 
 def _bound(head: Head, psi: Tensor, y: Tensor, alpha: str | Tensor) -> LaplacePosterior:

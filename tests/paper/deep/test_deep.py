@@ -358,3 +358,21 @@ def test_a_run_goes_on_where_it_stopped(tmp_path, monkeypatch):
     assert len(fits) == 8  # a softmax is three
     files = sorted(p.name for p in (tmp_path / "predictions").iterdir())
     assert files == [f"cifar10-{m}-{s}.npz" for m in ("ova-none", "softmax") for s in (0, 1)]
+
+
+@pytest.mark.parametrize("name", ["block-hybrid-diag", "batch-hybrid-diag"])
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_hybrid_trains_in_batches_and_predicts_from_all_pictures(name, frozen):
+    """It returns with the posterior of all training pictures, at the epoch of the best score."""
+    train, held = pictures(classes=0), pictures(24, classes=0, seed=1)
+    torch.manual_seed(0)
+    body, head = Small(), NUMBERS[name].head(6, 1, 48)
+    scores = []
+    course = replace(QUICK, epochs=4, frozen=frozen, head_lr=0.05)
+    done = train_network(body, head, train, held, course, lambda e, s: scores.append(s))
+    kept = done.head(done.features(held.x)).log_prob(held.y).detach()
+    assert -float(kept.mean()) == pytest.approx(min(scores), rel=1e-5)
+    again = head.condition(done.features(train.x), train.y)(done.features(held.x))
+    torch.testing.assert_close(again.log_prob(held.y).detach(), kept, rtol=1e-4, atol=1e-5)
+    assert vision.health(done, train).keys() == {"noise_share", "hard_weight"}
+    assert done.others(train).sums.gram.shape == (1, 6, 6)

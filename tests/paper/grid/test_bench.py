@@ -449,7 +449,7 @@ def test_workers_record_what_one_does(tmp_path, data, units):
 @pytest.mark.parametrize("method", [name for name, m in TABLE_METHODS.items() if m.trained_as])
 def test_the_networks_that_a_row_is_made_of_give_its_line(method, tmp_path, data):
     stem, members = TABLE_METHODS[method].trained_as, TABLE_METHODS[method].members
-    labelled = stem == "softmax"
+    labelled = stem.startswith(("softmax", "ova", "ordinal"))
     name = "labels" if labelled else "toy"
     setting = Setting(name, stem, steps=20, width=8)
     asked = Work(setting, (0,), ("tanh",), TABLE_METHODS[stem].training.grid[:1], members)

@@ -14,31 +14,33 @@ from scroll.heads import ClassificationHead, CountHead
 from scroll.training.batches import Rows
 from scroll.training.bodies import Tabular
 from scroll.training.network import Network
-from scroll_paper.studies import counts, moons, overdispersion
+from scroll_paper.studies import contours, counts, moons, overdispersion
 from scroll_paper.studies.registry import STUDIES
 from scroll_paper.tables.experiment import Request, Screen
 from sweeps import exhaustive
 
 
-def _point(replicates=(2,), alpha=0.3):
-    head = ClassificationHead(
-        4, 2, "probit", "none", "no-prior", alpha=alpha, scale=1.2, replicates=replicates
-    )
-    torch.nn.init.normal_(head.bias)
+def _point(replicates=(2,), alpha=0.3, bias=True):
+    common = {"alpha": alpha, "scale": 1.2, "replicates": replicates, "bias": bias}
+    head = ClassificationHead(4, 2, "probit", "none", "no-prior", **common)
+    if bias:
+        torch.nn.init.normal_(head.bias)
     return Network(Tabular(2, width=4, depth=2, replicates=replicates), head)
 
 
-def test_laplaces_precision_is_the_hessian_of_the_penalised_loss():
-    network, rows = _point(), Rows(torch.randn(2, 30, 2), torch.randint(2, (2, 30)))
+@pytest.mark.parametrize("bias", [True, False])
+def test_laplaces_precision_is_the_hessian_of_the_penalised_loss(bias):
+    network, rows = _point(bias=bias), Rows(torch.randn(2, 30, 2), torch.randint(2, (2, 30)))
     found = torch.linalg.inv(moons.laplace(network, rows).cov.dense())
     for r in range(2):
         psi, sign = network.body(rows.x)[r].detach(), 2 * rows.y[r] - 1
 
         def loss(w, psi=psi, sign=sign):
-            f = psi @ w[:-1] + w[-1]
-            return 0.3 * w[:-1].square().sum() - log_ndtr(sign * f / 1.2).sum()
+            f = psi @ w[:4] + (w[4] if bias else 0)
+            return 0.3 * w[:4].square().sum() - log_ndtr(sign * f / 1.2).sum()
 
-        at = torch.cat([network.head.mean[r, 0], network.head.bias[r]]).detach()
+        offset = network.head.bias[r] if bias else torch.zeros(0)
+        at = torch.cat([network.head.mean[r, 0], offset]).detach()
         torch.testing.assert_close(found[r, 0], hessian(loss)(at), rtol=1e-9, atol=1e-9)
 
 
@@ -140,16 +142,20 @@ def _whole(name, tmp_path, monkeypatch):
             for row in block.values():
                 assert set(row) == set(table.columns)
                 assert all(math.isfinite(cell.mean) for cell in row.values())
-    (picture,) = tmp_path.iterdir()
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert picture.stat().st_size > 30_000
-    return picture.name, {table.name: table for table in tables}
+    pictures = sorted(tmp_path.glob("*.png"), key=lambda p: p.stem)
+    assert len(list(tmp_path.iterdir())) == 2 * len(pictures)  # each as PNG and as SVG
+    for picture in pictures:
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        assert picture.stat().st_size > 30_000
+        assert b"<svg" in picture.with_suffix(".svg").read_bytes()
+    return [picture.stem for picture in pictures], {table.name: table for table in tables}
 
 
 def test_two_moons_in_short(tmp_path, monkeypatch):
     monkeypatch.setattr(moons, "TEST_ROWS", 1000)
-    picture, tables = _whole("two-moons", tmp_path, monkeypatch)
-    assert picture == "two-moons.png"
+    monkeypatch.setattr(contours, "TEST_ROWS", 1000)
+    pictures, tables = _whole("two-moons", tmp_path, monkeypatch)
+    assert pictures == ["two-moons", "two-moons-contours"]
     rows = {label: row for block in tables["two_moons"].blocks for label, row in block.items()}
     assert len(rows) == 10
     assert all(row["accuracy"].mean > 0.9 for row in rows.values())
@@ -162,8 +168,8 @@ def test_two_moons_in_short(tmp_path, monkeypatch):
 @exhaustive
 def test_counts_in_short(tmp_path, monkeypatch):
     monkeypatch.setattr(counts, "SETS", {"crime1": counts.crime1})
-    picture, tables = _whole("counts", tmp_path, monkeypatch)
-    assert picture == "counts.png"
+    pictures, tables = _whole("counts", tmp_path, monkeypatch)
+    assert pictures == ["counts"]
     (rows,) = tables["counts_simulated"].blocks
     for row in rows.values():
         true, learned = row["true v"].mean, row["learned v"].mean

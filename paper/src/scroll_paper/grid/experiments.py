@@ -6,8 +6,10 @@ from scroll.training.bodies import ARCHITECTURES
 
 from ..data.datasets import LABELLED, SETS
 from ..tables import arithmetic, builders
+from ..tables import cell_rows as cells
 from ..tables import rows as lines
 from ..tables.builders import by_set, several
+from ..tables.codes import code_ranks
 from ..tables.rows import Row, RowGroup
 from .experiment import SEEDS, GridExperiment
 
@@ -47,31 +49,31 @@ GRID: dict[str, GridExperiment] = {
     ),
     "cells": GridExperiment(
         "new cells of the design space: NLL, calibration error, RMSE",
-        _rows(*lines.CELLS),
+        _rows(*cells.CELLS),
         several(
-            by_set("cells_nll", "Test NLL", lines.CELLS, "nll"),
-            by_set("cells_caliberr", "Calibration error", lines.CELLS, "caliberr"),
-            by_set("cells_rmse", "Test RMSE", lines.CELLS, "rmse"),
+            by_set("cells_nll", "Test NLL", cells.CELLS, "nll"),
+            by_set("cells_caliberr", "Calibration error", cells.CELLS, "caliberr"),
+            by_set("cells_rmse", "Test RMSE", cells.CELLS, "rmse"),
         ),
         where={},
     ),
     "cells-large": GridExperiment(
         "hybrids in mini-batches of 1024 on large tables",
-        _rows(*lines.CELLS_LARGE),
+        _rows(*cells.CELLS_LARGE),
         several(
-            by_set("cells_large_nll", "Test NLL", lines.CELLS_LARGE, "nll"),
-            by_set("cells_large_rmse", "Test RMSE", lines.CELLS_LARGE, "rmse"),
+            by_set("cells_large_nll", "Test NLL", cells.CELLS_LARGE, "nll"),
+            by_set("cells_large_rmse", "Test RMSE", cells.CELLS_LARGE, "rmse"),
         ),
         where=lines.LARGE,
         sets=("california", "protein"),
     ),
     "code-length": GridExperiment(
         "whether the prequential code length can take the place of validation rows",
-        _rows(*lines.CODES),
+        _rows(*cells.CODES),
         several(
-            by_set("codes_nll", "Test NLL", lines.CODES, "nll"),
-            by_set("codes_code", "Code length, nats per row", lines.CODES, "code"),
-            builders.code_ranks,
+            by_set("codes_nll", "Test NLL", cells.CODES, "nll"),
+            by_set("codes_code", "Code length, nats per row", cells.CODES, "code"),
+            code_ranks,
         ),
         where={},
     ),
@@ -91,27 +93,27 @@ GRID: dict[str, GridExperiment] = {
     ),
     "references": GridExperiment(
         "references since the paper: decoupled KL weight, LOO-CRPS scale",
-        _rows(*lines.REFERENCES_SINCE),
+        _rows(*cells.REFERENCES_SINCE),
         several(
-            by_set("references_nll", "Test NLL", lines.REFERENCES_SINCE, "nll"),
+            by_set("references_nll", "Test NLL", cells.REFERENCES_SINCE, "nll"),
             by_set(
-                "references_caliberr", "Calibration error", lines.REFERENCES_SINCE, "caliberr"
+                "references_caliberr", "Calibration error", cells.REFERENCES_SINCE, "caliberr"
             ),
         ),
     ),
     "cells-labels": GridExperiment(
         "labels: Laplace's posterior and its hybrid on the features of free heads, relu+LN",
-        _rows(*lines.LABEL_CELLS),
+        _rows(*cells.LABEL_CELLS),
         several(
-            by_set("cells_labels_nll", "Test NLL", lines.LABEL_CELLS, "nll"),
-            by_set("cells_labels_ece", "Calibration error of labels", lines.LABEL_CELLS, "ece"),
+            by_set("cells_labels_nll", "Test NLL", cells.LABEL_CELLS, "nll"),
+            by_set("cells_labels_ece", "Calibration error of labels", cells.LABEL_CELLS, "ece"),
         ),
         sets=_LABELLED,
     ),
     "cells-labels-trained": GridExperiment(
         "labels: heads trained through Laplace's posterior, relu+LN",
-        _rows(*lines.TRAINED_LABEL_CELLS),
-        by_set("cells_labels_trained_nll", "Test NLL", lines.TRAINED_LABEL_CELLS, "nll"),
+        _rows(*cells.TRAINED_LABEL_CELLS),
+        by_set("cells_labels_trained_nll", "Test NLL", cells.TRAINED_LABEL_CELLS, "nll"),
         sets=_LABELLED,
         seeds=SEEDS[:5],
     ),
@@ -139,22 +141,22 @@ GRID: dict[str, GridExperiment] = {
     ),
     "offset": GridExperiment(
         "a learned offset of the last layer: MVN and SCROLL without and with it",
-        _rows(*lines.OFFSETS),
+        _rows(*cells.OFFSETS),
         several(
-            by_set("offset_nll", "Test NLL", lines.OFFSETS, "nll", show_se=True),
-            by_set("offset_caliberr", "Calibration error", lines.OFFSETS, "caliberr"),
+            by_set("offset_nll", "Test NLL", cells.OFFSETS, "nll", show_se=True),
+            by_set("offset_caliberr", "Calibration error", cells.OFFSETS, "caliberr"),
         ),
     ),
     "steps": GridExperiment(
         "whether more steps change the sets on which training ends at the cap",
-        _rows(*lines.STEPS),
-        by_set("steps_nll", "Test NLL", lines.STEPS, "nll", show_se=True),
+        _rows(*cells.STEPS),
+        by_set("steps_nll", "Test NLL", cells.STEPS, "nll", show_se=True),
         sets=("power", "naval"),
     ),
     "vbll-grid": GridExperiment(
         "VBLL with smaller weights on its KL than the paper's grid has",
-        _rows(lines.WIDER_GRID),
-        by_set("vbll_grid_nll", "Test NLL", (lines.WIDER_GRID,), "nll", show_se=True),
+        _rows(cells.WIDER_GRID),
+        by_set("vbll_grid_nll", "Test NLL", (cells.WIDER_GRID,), "nll", show_se=True),
     ),
     "traintest-gap": GridExperiment(
         "whether the free route overfits its score", lines.OPTIMISM.rows, builders.optimism
@@ -191,11 +193,11 @@ GRID: dict[str, GridExperiment] = {
     ),
     "cells-layers": GridExperiment(
         "a belief over the weights of the last hidden layer, too: NLL, calibration error, RMSE",
-        _rows(*lines.LAYERS),
+        _rows(*cells.LAYERS),
         several(
-            by_set("cells_layers_nll", "Test NLL", lines.LAYERS, "nll"),
-            by_set("cells_layers_caliberr", "Calibration error", lines.LAYERS, "caliberr"),
-            by_set("cells_layers_rmse", "Test RMSE", lines.LAYERS, "rmse"),
+            by_set("cells_layers_nll", "Test NLL", cells.LAYERS, "nll"),
+            by_set("cells_layers_caliberr", "Calibration error", cells.LAYERS, "caliberr"),
+            by_set("cells_layers_rmse", "Test RMSE", cells.LAYERS, "rmse"),
         ),
         where={},
     ),

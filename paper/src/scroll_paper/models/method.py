@@ -64,6 +64,9 @@ class Setting(NamedTuple):
         return {k: v for k, v in self._asdict().items() if k in usual and v != usual[k]}
 
 
+MakeHead = Callable[[int, Lead, Setting], nn.Module]
+
+
 @dataclass(frozen=True)
 class Training:
     """How the networks of a method are trained, and what they report.
@@ -88,7 +91,7 @@ class Training:
         joined: train on training and validation rows together; `score` then sees the same rows.
     """
 
-    head: Callable[[int, Lead, Setting], nn.Module]
+    head: MakeHead
     grid: tuple[float | None, ...] | Callable[[int], tuple[float, ...]] = (None,)
     start: Callable[[nn.Module, Tensor, Rows], None] | None = None
     mean_form: bool = False
@@ -198,6 +201,11 @@ def perturbed(network: Network, ulps: int) -> Network:
         if p.requires_grad:
             p.mul_(1 + ulps * torch.finfo(p.dtype).eps)
     return network
+
+
+def set_weight(head: nn.Module, knobs: Tensor, rows: Rows) -> None:
+    """Set the weight of each replicate's penalty to its hyper-parameter."""
+    head.get_buffer("weight").copy_(knobs)
 
 
 def start_noise(head: nn.Module, rows: Rows) -> None:

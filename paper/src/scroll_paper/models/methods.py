@@ -4,30 +4,27 @@ A method names its label, its head, the grid of its hyper-parameter, and what el
 report: MAP networks also give the Laplace row and, five together, a Deep Ensemble.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from torch import Tensor, nn
 
-from scroll.heads import ClassificationHead, Head, OrdinalHead, RegressionHead
+from scroll.heads import Head, RegressionHead
 from scroll.training.batches import Rows
 from scroll.training.bodies import MLP
 from scroll.training.network import HeldOutScore, held_out_mse
 
-from ..data.datasets import SETS
-from . import coding, evaluation, refits
+from . import evaluation
 from .baselines import Constant, Decoupled, Lead, MeanVariance, Variational
 from .gp import Process
+from .labelled import LABEL_METHODS
 from .layers import BeliefLayer, TwoBeliefs
-from .method import Method, Setting, Training, start_noise
-from .softmax import Softmax, VariationalSoftmax
+from .method import MakeHead, Method, Setting, Training, set_weight, start_noise
+from .reports import coding, refits
 
 LAMBDAS = (1e-4, 1e-3, 1e-2, 1e-1)
 KL_WEIGHTS = (0.01, 0.05, 0.2, 1.0)  # of PPGPR with decoupled regularisation
 ALPHAS = (1e-2, 1e-1, 1.0, 1e1)
-PROBIT_SCALE = 1.005
-MakeHead = Callable[[int, Lead, Setting], nn.Module]
 
 
 def _normal(covariance: str, method: str = "scroll", bias: bool = False) -> MakeHead:
@@ -46,24 +43,6 @@ def _normal(covariance: str, method: str = "scroll", bias: bool = False) -> Make
     return make
 
 
-def _labels(kind: str, covariance: str, method: str = "scroll") -> MakeHead:
-    """Return the maker of one of the nine heads for labels."""
-
-    def make(features: int, lead: Lead, setting: Setting) -> nn.Module:
-        classes, floor = SETS[setting.set].classes, setting.floor
-        if kind == "ordinal":
-            return OrdinalHead(
-                features, classes, scale=PROBIT_SCALE, covariance=covariance, method=method,
-                floor=floor, replicates=lead,
-            )  # fmt: skip
-        return ClassificationHead(
-            features, classes, kind, scale=PROBIT_SCALE if kind == "ova" else None, bias=False,
-            covariance=covariance, method=method, floor=floor, replicates=lead,
-        )  # fmt: skip
-
-    return make
-
-
 def _decoupled(covariance: str) -> MakeHead:
     """Return the maker of a regression head whose KL has a weight of its own."""
     made = _normal(covariance, "kl")
@@ -74,14 +53,6 @@ def _decoupled(covariance: str) -> MakeHead:
         return Decoupled(head)
 
     return make
-
-
-def _softmax(features: int, lead: Lead, setting: Setting) -> nn.Module:
-    return Softmax(features, SETS[setting.set].classes, lead)
-
-
-def _variational_softmax(features: int, lead: Lead, setting: Setting) -> nn.Module:
-    return VariationalSoftmax(features, SETS[setting.set].classes, lead)
 
 
 def _variational(features: int, lead: Lead, setting: Setting) -> nn.Module:
@@ -115,11 +86,6 @@ def _two_beliefs(covariance: str, learns_alpha: bool = False) -> Training:
     return Training(_normal(covariance), joint=joint)
 
 
-def _kl_weights(rows: int) -> tuple[float, ...]:
-    """From 1/N, where the bound is the evidence's, to 0.1, evenly in logarithms."""
-    return tuple(float(f"{rows ** (j / 3 - 1) * 0.1 ** (j / 3):.3g}") for j in range(4))
-
-
 def _set_alpha(head: nn.Module, knobs: Tensor, rows: Rows) -> None:
     head.get_parameter("log_alpha").copy_(knobs.log()[:, None])
 
@@ -127,15 +93,6 @@ def _set_alpha(head: nn.Module, knobs: Tensor, rows: Rows) -> None:
 def _set_ridge(head: nn.Module, knobs: Tensor, rows: Rows) -> None:
     """lambda |w|^2 against a mean over N rows is N lambda |w|^2 against their sum."""
     head.get_parameter("log_alpha").copy_((knobs * rows.y.shape[1]).log()[:, None])
-
-
-def _set_weight_of_sum(head: nn.Module, knobs: Tensor, rows: Rows) -> None:
-    """lambda |w|^2 against a sum over N rows."""
-    head.get_buffer("weight").copy_(knobs / rows.y.shape[1])
-
-
-def _set_weight(head: nn.Module, knobs: Tensor, rows: Rows) -> None:
-    head.get_buffer("weight").copy_(knobs)
 
 
 def _set_noise(head: nn.Module, knobs: Tensor, rows: Rows) -> None:
@@ -172,11 +129,7 @@ _MAP = _ridge(
     members=5, report=evaluation.map_and_laplace, pool=evaluation.deep_ensemble,
 )  # fmt: skip
 _FREE = Training(_normal("full"), members=5, pool=evaluation.ensemble("scroll-ens"))
-_MVN = _ridge(_mean_variance(), start=_set_weight, members=5, pool=evaluation.ensemble("mvn-ens"))
-_SOFTMAX = Training(
-    _softmax, (0.1,), _set_weight_of_sum, members=5,
-    report=evaluation.softmax_and_laplace, pool=evaluation.label_ensemble,
-)  # fmt: skip
+_MVN = _ridge(_mean_variance(), start=set_weight, members=5, pool=evaluation.ensemble("mvn-ens"))
 _FIXED = Training(_normal("full", "fixed-alpha"), ALPHAS, _set_alpha)
 _NO_PRIOR = Training(_normal("full", "no-prior"), LAMBDAS, _set_ridge)
 _REFIT = Training(_normal("full"), report=evaluation.refitted, late=True)
@@ -208,7 +161,7 @@ _EXACT_SCALED = replace(
     _bound("full", "evidence"), report=refits.scaled("exact-crps", "head"), late=True
 )
 _FIXED_KL = Training(_normal("full", "fixed-kl"), ALPHAS, _set_alpha)
-_DECOUPLED = Training(_decoupled("full"), KL_WEIGHTS, _set_weight)
+_DECOUPLED = Training(_decoupled("full"), KL_WEIGHTS, set_weight)
 _SMALL = ("yacht", "concrete", "energy", "wine", "boston")  # as printed in the paper
 
 TABLE_METHODS: dict[str, Method] = {
@@ -223,10 +176,10 @@ TABLE_METHODS: dict[str, Method] = {
     "mvn": Method("MVN", _MVN),
     "mvn-ens": Method("MVN-Ens (5x)", _MVN, "mvn", ensemble=True),
     "mvn-plain": Method(
-        "MVN without offset", _ridge(_mean_variance(False, False), start=_set_weight)
+        "MVN without offset", _ridge(_mean_variance(False, False), start=set_weight)
     ),
     "mvn-half": Method(
-        "MVN with an offset of the log variance", _ridge(_mean_variance(False), start=_set_weight)
+        "MVN with an offset of the log variance", _ridge(_mean_variance(False), start=set_weight)
     ),
     **{
         f"scroll-{cov}-offset".lower(): Method(
@@ -293,48 +246,7 @@ TABLE_METHODS: dict[str, Method] = {
     "scroll-full-routed": Method("SCROLL-Full", _ROUTED),
     "free-refit": Method("SCROLL-Full, then refit", _ROUTED, "scroll-full-routed"),
     "free-refit-inputs": Method("SCROLL-Full, refit with inputs", _ROUTED, "scroll-full-routed"),
-    **{
-        f"{kind}-{cov}".lower(): Method(
-            f"{kind}-{cov}", Training(_labels(kind.lower(), cov.lower()))
-        )
-        for kind in ("OvA", "Ordinal", "GaussReg")
-        for cov in ("Full", "Diag", "None")
-    },
-    **{
-        f"{kind}-{name}".lower(): Method(
-            f"{kind}-{label}",
-            Training(
-                _labels(kind.lower(), "full"), report=refits.about_mode(kind.lower()), late=True
-            ),
-            f"{kind}-full-refit".lower() if name != "full-refit" else "",
-        )
-        for kind in ("OvA", "Ordinal")
-        for name, label in refits.ABOUT_MODE.items()
-    },
-    **{
-        f"{kind}-{method}-{cov}".lower(): Method(
-            f"{kind}, {label} {cov}",
-            Training(_labels(kind.lower(), cov.lower(), method)),
-        )
-        for kind in ("OvA", "Ordinal")
-        for method, label, cov in (
-            ("laplace-closed", "Laplace closed", "Full"),
-            ("laplace-loo", "Newton LOO", "Full"),
-            ("laplace-hybrid", "Newton hybrid", "Full"),
-            ("laplace-hybrid", "Newton hybrid", "Diag"),
-        )
-    },
-    "softmax": Method("CE-softmax", _SOFTMAX),
-    "softmax-laplace": Method("Laplace", _SOFTMAX, "softmax"),
-    "softmax-ensemble": Method("DeepEns(M=5)", _SOFTMAX, "softmax", ensemble=True),
-    "softmax-dropout": Method(
-        "MC-Dropout",
-        replace(_SOFTMAX, members=1, pool=None, dropout=0.2, report=evaluation.softmax_dropout),
-        passes=evaluation.LABEL_PASSES,
-    ),
-    "vbll-softmax": Method(
-        "VBLL", Training(_variational_softmax, _kl_weights, _set_weight, mean_form=True)
-    ),
+    **LABEL_METHODS,
     "mean": Method("Mean predictor", Training(_constant, raw=True)),
     "inputs": Method(
         "Linear in the inputs", Training(_constant, raw=True, report=evaluation.inputs_alone)

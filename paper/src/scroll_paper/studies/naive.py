@@ -11,7 +11,6 @@ have no lower bound: the first falls without end as h_n comes down to 1, the sec
 Below 1 both rise without end as h_n goes up to 1.
 """
 
-from collections.abc import Mapping
 from math import log, pi
 from pathlib import Path
 from typing import NamedTuple
@@ -30,7 +29,6 @@ from scroll.posterior.hybrid import Adam
 from scroll.predictive.metrics import nll
 
 from ..data.sources import Say
-from ..tables.significance import Values
 from ..tables.table import Block, Label, Table, table
 
 SEEDS = range(5)
@@ -66,9 +64,8 @@ def naive_corner(output: Path, quick: bool, say: Say) -> list[Table]:
             heads[what, start] = head
             paths[what, start] = trained(head, train, SHOWN[-1])
     draw({k: path.mean(-1) for k, path in paths.items()}, output / "naive-corner.png")
-    rows: dict[Label, Mapping[str, Values]] = {
-        k: _row(heads[k], path, train, test, seeds) for k, path in paths.items()
-    }
+    rows: dict[Label, dict[str, dict[int, float]]] = {}
+    rows |= {k: _row(heads[k], path, train, test, seeds) for k, path in paths.items()}
     title = "The naive corner (leave-one-out, free) on fixed features: loss per row in training"
     return [table("naive_corner", title, COLUMNS, [Block(rows, None)])]
 
@@ -149,7 +146,7 @@ def trained(head: RegressionHead, rows: Rows, steps: int) -> Tensor:
 @torch.no_grad()
 def _row(
     head: RegressionHead, path: Tensor, train: Rows, test: Rows, seeds: range
-) -> dict[str, Values]:
+) -> dict[str, dict[int, float]]:
     found, at = head(test.psi), head(train.psi)
     over = (at.belief_var > at.noise_var).double().mean(-1) + 0 * at.belief_var.sum(-1)
     values = [*(path[step] for step in SHOWN if step < len(path)), over, nll(found, test.y)]

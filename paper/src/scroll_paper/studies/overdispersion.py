@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from scroll.factors import Poisson
 from scroll.heads import CountHead
-from scroll.integrations.plots import pyplot, save
 from scroll.predictive import Count
 from scroll.training.batches import Rows
 from scroll.training.loop import train
@@ -23,6 +22,7 @@ from scroll.training.settings import Settings
 
 from ..data.sources import Say
 from ..tables.table import Cell, Label, Table, cell
+from .drawing import BOUND, FREE, GREY, TRUTH, picture
 
 SEEDS = range(5)
 INPUTS = torch.linspace(0.05, 2, 7)
@@ -33,6 +33,11 @@ TRUTHS: dict[str, Callable[[Tensor], Tensor]] = {
     "no overdispersion": lambda x: torch.zeros_like(x),
     "on one half": lambda x: 0.5 * (x > 0),
     "everywhere": lambda x: torch.full_like(x, 0.25),
+}
+TITLES = {
+    "no overdispersion": "Poisson counts:\nthe belief stays a point",
+    "on one half": "Overdispersed for x > 0:\nthe belief widens there",
+    "everywhere": "Overdispersed everywhere:\nthe belief widens everywhere",
 }
 MODELS: dict[str, Callable[..., CountHead]] = {
     "point": partial(CountHead, covariance="none"),
@@ -133,7 +138,7 @@ def simulated(output: Path, quick: bool, say: Say) -> Table:
     test = tallied([drawn(2, seed, truth, draws) for truth in TRUTHS for seed in seeds])
     with torch.no_grad():
         each = {region: summary(found, test, region) for region in REGIONS}
-        draw(found["belief"], found["point"], len(seeds), output / "counts.png")
+        draw(found["belief"], found["point"], len(seeds), output / "counts")
     rows: dict[Label, dict[str, Cell]] = {}
     for truth, region in LINES:
         part = list(TRUTHS).index(truth)
@@ -168,38 +173,34 @@ def summary(found: dict[str, Predict], test: Rows, region: str) -> dict[str, Ten
     return out
 
 
-def draw(belief: Predict, point: Predict, seeds: int, output: Path) -> None:
+def draw(belief: Predict, point: Predict, seeds: int, path: Path) -> None:
     """Draw counts with 90 % intervals of the first seed, and below true and learned v of all."""
-    plt = pyplot()
     x = torch.linspace(-2, 2, 400)
     at = x[:, None].expand(len(TRUTHS) * seeds, -1, 1)
     spread = belief(at).latent_var.view(len(TRUTHS), seeds, -1)
     firsts = [_some(p(at), slice(None, None, seeds)) for p in (belief, point)]
     wide, narrow = (p.interval(0.9) for p in firsts)
-    size = {"figsize": (9.6, 5.2), "sharex": True, "sharey": "row"}
-    figure, axes = plt.subplots(2, len(TRUTHS), layout="constrained", **size)
-    for t, (truth, var) in enumerate(TRUTHS.items()):
-        data, below = axes[:, t]
-        y = drawn(0, 0, truth, 40)
-        near = INPUTS[:, None] + torch.linspace(-0.07, 0.07, 40)
-        data.plot(near.flatten(), y.flatten(), ".", color="0.65", ms=2, label="counts")
-        data.fill_between(
-            x, wide[0][t], wide[1][t], color="C0", alpha=0.25, lw=0, label="belief, 90 %"
-        )
-        for end, label in zip(narrow, ("point, 90 %", None), strict=True):
-            data.plot(x, end[t], color="C3", lw=1, label=label)
-        data.set(title=f"({'abc'[t]}) {truth}", ylim=(-1, 30))
-        for r in range(seeds):
-            label = "learned, each seed" if r == 0 else None
-            below.plot(x, spread[t, r], color="C0", lw=1, alpha=0.7, label=label)
-        below.plot(x, var(x), "k--", lw=1.3, label="true")
-        below.set(xlabel="x", xlim=(-2, 2))
-    axes[0, 0].set_ylabel("y")
-    axes[1, 0].set_ylabel("v")
-    for ax in axes[:, 0]:
-        ax.legend(loc="upper left", fontsize=8, frameon=False)
-    save(figure, output)
-    plt.close(figure)
+    with picture(path, 2, len(TRUTHS), (12, 6.2), sharex=True, sharey="row") as axes:
+        for t, (truth, var) in enumerate(TRUTHS.items()):
+            data, below = axes[:, t]
+            y = drawn(0, 0, truth, 40)
+            near = INPUTS[:, None] + torch.linspace(-0.07, 0.07, 40)
+            data.plot(near.flatten(), y.flatten(), ".", color=GREY, ms=2.5, label="counts")
+            data.fill_between(
+                x, wide[0][t], wide[1][t], color=FREE, alpha=0.25, lw=0, label="belief, 90 %"
+            )
+            for end, label in zip(narrow, ("point, 90 %", None), strict=True):
+                data.plot(x, end[t], color=BOUND, lw=1.5, label=label)
+            data.set(title=f"({'abc'[t]}) {TITLES[truth]}", ylim=(-1, 30))
+            for r in range(seeds):
+                label = "learned, each seed" if r == 0 else None
+                below.plot(x, spread[t, r], color=FREE, lw=1, alpha=0.7, label=label)
+            below.plot(x, var(x), color=TRUTH, ls="--", lw=1.5, label="true")
+            below.set(xlabel="x", xlim=(-2, 2))
+        axes[0, 0].set_ylabel("y")
+        axes[1, 0].set_ylabel("v")
+        for ax in axes[:, 0]:
+            ax.legend(loc="upper left", fontsize=10)
 
 
 def _some(p: Count, which: slice) -> Count:

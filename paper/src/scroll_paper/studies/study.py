@@ -1,17 +1,19 @@
 """A study: a question with data and a picture of its own, answered in one run."""
 
-from collections.abc import Callable, Collection
+import csv
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from time import time
 
 import torch
 
 from ..data.sources import Say
-from ..tables import stored
 from ..tables.experiment import Request, Results, Screen, Section
 from ..tables.records import made
-from ..tables.table import Table
+from ..tables.table import Cell, Label, Table
+from . import stored
 
 
 @dataclass(frozen=True)
@@ -50,3 +52,32 @@ class Study:
         """Return its part of the report; None before its first full run."""
         tables = stored.load(stored.file_of(results.folder, self.name))
         return Section(self.about, tables) if tables else None
+
+
+def printed(study: str) -> dict[str, Cell]:
+    """Return the numbers that the paper's text gives for a study, by what is measured."""
+    text = (files(__package__) / "printed.csv").read_text("utf-8")
+    lines = csv.DictReader(text.splitlines())
+    return {
+        line["measured"]: Cell(float(line["paper"]), digits=len(line["paper"].partition(".")[2]))
+        for line in lines
+        if line["study"] == study
+    }
+
+
+def against_paper(name: str, title: str, study: str, ours: Mapping[str, Cell]) -> Table:
+    """Return a table of our numbers beside those of the paper's text; ours has all of them.
+
+    Args:
+        name: of the table.
+        title: above it.
+        study: in the file of the paper's numbers.
+        ours: by what is measured.
+    """
+    theirs = printed(study)
+    rows: dict[Label, Mapping[str, Cell]] = {
+        measured: {"ours": cell, "paper": theirs.get(measured, Cell(None))}
+        for measured, cell in ours.items()
+    }
+    assert theirs.keys() <= rows.keys()
+    return Table(name, title, ["ours", "paper"], [rows], show_se=True)

@@ -6,14 +6,11 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from statistics import fmean
 
-from scipy.stats import spearmanr
-
 from ..data.datasets import SETS
 from ..data.encoders import ENCODERS
 from ..models.method import Setting
 from ..models.methods import TABLE_METHODS
 from . import rows
-from .records import Record
 from .rows import Row, RowGroup
 from .selection import Selection, Values, Where
 from .significance import changed
@@ -197,43 +194,6 @@ def loo_gap(found: Selection, scope: Scope) -> list[Table]:
     title = "Eq. shared_loo_gap on trained features; the mean is over all fits"
     columns = ("N_train", "H/N", "d_eff", "h_max", "gap/plate (nats)", "gap/(H/N)")
     return [Table("loo_gap", title, columns, [lines], given=columns[:2])]
-
-
-def code_ranks(found: Selection, scope: Scope) -> list[Table]:
-    """Rank correlation of code length and validation NLL with test NLL, over the same networks."""
-    lines: dict[Label, dict[str, Cell]] = {}
-    heads = scope.headings()
-    wanted = tuple(m for m in rows.CODED if scope.methods is None or m in scope.methods)
-    each = {str(TABLE_METHODS[m].label): (m,) for m in wanted}
-    for label, methods in (each | {"Routes and bodies": wanted}).items():
-        for kind, score in {"code length": _code, "validation NLL": _val}.items():
-            lines[label, kind] = {
-                heads[s]: cell(_agreement(found, scope, s, methods, score), digits=2)
-                for s in scope.sets
-            }
-    title = "Rank correlation with the test NLL over the networks of a seed, mean over seeds"
-    return [Table("codes_ranks", title, tuple(heads.values()), [lines])]
-
-
-def _code(record: Record) -> float:
-    return float(record["metrics"]["code"])
-
-
-def _val(record: Record) -> float:
-    return float(record["val"])
-
-
-def _agreement(
-    found: Selection, scope: Scope, name: str, methods: Iterable[str], score: Callable[..., float]
-) -> Values:
-    """Return, by seed, the rank correlation of a score of networks with their test NLL."""
-    fits = [r for m in methods for r in found.fits(name, m, {}, scope.seeds)]
-    each: dict[int, float] = {}
-    for seed in scope.seeds:
-        pairs = [(score(r), r["metrics"]["nll"]) for r in fits if r["fit"]["seed"] == seed]
-        if len(pairs) > 2 and all(isfinite(x) for pair in pairs for x in pair):
-            each[seed] = float(spearmanr(*zip(*pairs, strict=True)).statistic)
-    return each
 
 
 def scale(found: Selection, scope: Scope) -> list[Table]:

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from scroll.training.bodies import ARCHITECTURES
 
 from ..data.datasets import SETS
-from ..models.methods import LAMBDAS, TABLE_METHODS
-from ..models.refits import ABOUT_MODE
+from ..models.methods import TABLE_METHODS
 from .selection import Where
 from .table import Label
 
@@ -130,80 +129,6 @@ PRIOR = (
     ),
     labelled({"MVN (free var., tuned lambda)": "mvn"}),
 )
-LAYERS = (
-    group("scroll-full", "scroll-diag"),
-    group("two-beliefs-full", "two-beliefs-diag", "two-beliefs-full-alpha"),
-)
-
-OFFSETS = (
-    RowGroup(
-        (
-            Row(("MVN", "without"), "mvn-plain"),
-            Row(("MVN", "log variance only"), "mvn-half"),
-            Row(("MVN", "with"), "mvn"),
-        ),
-        None,
-    ),
-    *(
-        RowGroup((Row((name, "without"), method), Row((name, "with"), f"{method}-offset")), None)
-        for name, method in (
-            ("SCROLL-Full", "scroll-full"),
-            ("SCROLL-Diag", "scroll-diag"),
-            ("SCROLL-None", "scroll-none"),
-        )
-    ),
-)
-LONGER = {"steps": 10_000}
-STEPS = tuple(
-    RowGroup(
-        (
-            Row((TABLE_METHODS[m].label, "6,000 steps"), m),
-            Row((TABLE_METHODS[m].label, "10,000 steps"), m, LONGER),
-        ),
-        None,
-    )
-    for m in ("scroll-full", "scroll-diag", "scroll-none", "map", "vbll", "mvn", "seq-full")
-)
-_LOWER = (1e-7, 1e-6, 1e-5)  # below the grid of the paper
-WIDER_GRID = RowGroup(
-    (
-        Row("VBLL, weights from 1e-4", "vbll"),
-        Row("VBLL, weights from 1e-7", "vbll", ways=weights((*_LOWER, *LAMBDAS))),
-        Row("SCROLL-Full", "scroll-full"),
-    )
-)
-
-
-def in_batches(name: str) -> tuple[Where, ...]:
-    """Batches of 256, or of 32 where they would be more than a quarter of the rows."""
-    return ({"batch": 256 if SETS[name].train_rows >= 1024 else 32},)
-
-
-def _batched(*methods: str, how: Ways) -> RowGroup:
-    """Return rows of methods in mini-batches, under labels that say so."""
-    rows = {f"{TABLE_METHODS[m].label}, in batches": m for m in methods}
-    return labelled(rows).with_(ways=how)
-
-
-BATCHED = (
-    *("block-hybrid-full", "block-hybrid-diag"),
-    *("batch-hybrid-full", "batch-hybrid-diag"),
-)
-CELLS = (  # new cells of the design space beside those that they are compared with
-    group("scroll-full", "scroll-diag"),
-    group("closed-full", "closed-diag"),
-    group("hybrid-full", "hybrid-diag"),
-    group("prequential-full", "prequential-diag"),
-    _batched("scroll-full", "scroll-diag", *BATCHED, how=in_batches),
-)
-CODED = ("prequential-full", "prequential-diag", "coded-evidence", "coded-hybrid-diag")
-CODES = tuple(group(m, f"{m}-by-code", f"{m}-all-rows", ranked=None) for m in CODED)
-REFERENCES_SINCE = (
-    group("scroll-full", "scroll-diag"),
-    group("kl-full", "ppgpr-full", "kl-diag", "ppgpr-diag"),
-    group("seq-full", "exact-crps", "free-crps", "free-hybrid"),
-)
-
 PLAIN = {"architecture": "relu+LN"}
 NEVER_STOP = {"patience": 2000, "steps": 10_000}  # as many checks as there are
 _FLOORS: Mapping[int, Where] = {k: {} if k == 4 else {"floor": 10.0**-k} for k in (6, 5, 4, 3, 2)}
@@ -272,7 +197,6 @@ SCALE = tuple(
     block.with_(LARGE, on_scale)
     for block in (SCROLL, REFERENCES, labelled(_SCALE_ENSEMBLES, ranked=False))
 )
-CELLS_LARGE = (group("scroll-full", "scroll-diag", *BATCHED).with_(LARGE),)
 # A step moves a hidden unit by the rate times |x|_1, which without the scaling of rows to length
 # one is sqrt(D) times as much: either the rate makes up for it, or all rows are divided by that.
 IN_HAND: tuple[Where, ...] = ({"short_steps": True}, {"even_rows": True})
@@ -324,22 +248,3 @@ def classification(depth: int, body: str = "relu+LN") -> tuple[RowGroup, ...]:
         return nine
     baselines = group("softmax", "vbll-softmax", "softmax-laplace", where=where)
     return (*nine, baselines, group("softmax-ensemble", "softmax-dropout", where=where))
-
-
-def about_mode(kind: str) -> RowGroup:
-    """Rows of a free head for labels, beside refits about the mode of its posterior."""
-    names = (*ABOUT_MODE, "diag", "none")
-    return group(*(f"{kind}-{name}" for name in names), where=PLAIN)
-
-
-def newton_trained(kind: str) -> RowGroup:
-    """Rows of a head for labels that is trained through Laplace's posterior."""
-    names = ("closed-full", "loo-full", "hybrid-full", "hybrid-diag")
-    return group(*(f"{kind}-laplace-{name}" for name in names), where=PLAIN)
-
-
-LABEL_CELLS = tuple(about_mode(kind) for kind in ("ova", "ordinal"))
-TRAINED_LABEL_CELLS = tuple(
-    block for kind in ("ova", "ordinal")
-    for block in (group(f"{kind}-full", where=PLAIN), newton_trained(kind))
-)  # fmt: skip

@@ -9,8 +9,8 @@ from typing import Any
 from scroll._core.checks import invalid
 from scroll._core.files import write
 
-from .records import Record
-from .table import Cell, Label, Table, path
+from ..tables.records import Record
+from ..tables.table import Cell, Label, Table, path
 
 _SHOWN = ("mean", "se", "count", "mark", "digits", "signed", "star")
 

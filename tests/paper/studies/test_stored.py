@@ -5,9 +5,9 @@ import math
 
 import pytest
 
+from scroll_paper.studies import stored
 from scroll_paper.studies.registry import STUDIES
 from scroll_paper.studies.study import Study
-from scroll_paper.tables import stored
 from scroll_paper.tables.experiment import Request, Results, Screen
 from scroll_paper.tables.table import Cell, Table, cell, to_markdown
 

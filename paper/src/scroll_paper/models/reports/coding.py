@@ -8,8 +8,8 @@ from scroll import METHODS
 from scroll.training.batches import Rows
 from scroll.training.network import Network
 
-from .baselines import bayesian_head
-from .evaluation import Fitted, Line, Lines, plain
+from ..baselines import bayesian_head
+from ..evaluation import Fitted, Line, Lines, plain
 
 
 def code_length(network: Network, rows: Rows) -> Tensor:

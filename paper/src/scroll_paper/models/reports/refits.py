@@ -12,15 +12,15 @@ from scroll.posterior.scale import loo_crps_scale
 from scroll.predictive import Normal
 from scroll.training.batches import Rows
 
-from ..data.protocol import metrics
-from .baselines import bayesian_head
-from .evaluation import Fitted, Line, Lines, plain, scored
+from ...data.protocol import metrics
+from ..baselines import bayesian_head
+from ..evaluation import Fitted, Line, Lines, plain, scored
 
 ABOUT_MODE = {
     "full-refit": "Full",
     "laplace": "Full, then Laplace",
-    "laplace-hybrid-full": "Full, then hybrid (Full)",
-    "laplace-hybrid-diag": "Full, then hybrid (Diag)",
+    "refit-hybrid-full": "Full, then hybrid (Full)",
+    "refit-hybrid-diag": "Full, then hybrid (Diag)",
     "best-route": "Full, best of the four on validation",
 }
 """Labels of the rows of a network for labels whose last layer is refitted, by method."""
@@ -72,7 +72,7 @@ def about_mode(kind: str) -> Report:
         bound = laplace_refit(head, psi, y)
         routes: dict[str, Route] = {"full-refit": head, "laplace": bound}
         for family in ("full", "diag"):
-            routes[f"laplace-hybrid-{family}"] = bound.add(psi, y, family=family, validation=held)
+            routes[f"refit-hybrid-{family}"] = bound.add(psi, y, family=family, validation=held)
         test = Rows(network.body(folds.test.x), folds.test.y)
         lines = {name: _line(route, held, test) for name, route in routes.items()}
         lines["best-route"] = _best(list(lines.values()))

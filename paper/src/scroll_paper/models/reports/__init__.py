@@ -1,0 +1,1 @@
+"""What trained networks report besides their own scores."""

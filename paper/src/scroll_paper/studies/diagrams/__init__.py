@@ -1,0 +1,1 @@
+"""Diagrams that are drawn from the library's own values: the cavities and the design space."""
