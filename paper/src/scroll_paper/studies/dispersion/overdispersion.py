@@ -20,9 +20,9 @@ from scroll.training.loop import train
 from scroll.training.network import Network, stack
 from scroll.training.settings import Settings
 
-from ..data.sources import Say
-from ..tables.table import Cell, Label, Table, cell
-from .drawing import BOUND, FREE, GREY, TRUTH, picture
+from ...data.sources import Say
+from ...tables.table import Cell, Label, Table, cell
+from ..drawing import BOUND, FREE, GREY, TRUTH, picture
 
 SEEDS = range(5)
 INPUTS = torch.linspace(0.05, 2, 7)

@@ -17,11 +17,11 @@ from scroll.factors import NegativeBinomial, Poisson
 from scroll.predictive import Count, Numeric
 from scroll.predictive.metrics import LEVELS, nll, pit
 
-from ..data.protocol import Split, split
-from ..data.sources import Say
-from ..grid.processes import worked
-from ..tables.significance import marks
-from ..tables.table import Cell, Label, Table, cell
+from ...data.protocol import Split, split
+from ...data.sources import Say
+from ...grid.processes import worked
+from ...tables.significance import marks
+from ...tables.table import Cell, Label, Table, cell
 from .overdispersion import simulated
 
 SPLITS = range(5, 10)

@@ -1,0 +1,1 @@
+"""The study of counts: overdispersion, simulated and on public counts."""
