@@ -13,8 +13,10 @@ from scroll.beliefs import Belief
 from scroll.beliefs.covariances import Diag, Full, LowRank
 from scroll.factors import Bounded, Gaussian, Moments, Probit
 from scroll.heads.likelihoods import AnyLikelihood
-from scroll.objectives.cavities import leave_one_out, sequential, shared
+from scroll.objectives.cavities import leave_batch_out, leave_one_out, sequential, shared
 from scroll.objectives.routes import (
+    batch_hybrid,
+    block_hybrid,
     conjugate,
     conjugate_diag,
     filtered_diag,
@@ -204,7 +206,7 @@ REFUSED = {
         lambda: Objective(free, leave_one_out, prior=none),
         r"`route` must give a belief that each point can be taken out of for the `leave_one_out` "
         r"cavity, but got `free`: .* diverges. Use route `conjugate` or `conjugate_diag` or "
-        r"`hybrid`, or cavity `shared`\.",
+        r"`hybrid` or `batch_hybrid`, or cavity `shared`\.",
     ),
     "a free belief has no sequence": (
         lambda: Objective(free, sequential, prior=none),
@@ -224,6 +226,16 @@ REFUSED = {
         lambda: Objective(hybrid, sequential, prior=none),
         r"`route` must give the beliefs before each point .* but got `hybrid`",
     ),
+    "a batch that was not seen has no points to take out": (
+        lambda: Objective(block_hybrid, leave_one_out, prior=none),
+        r"`route` must give a belief that each point .* but got `block_hybrid`: it has seen the "
+        r"rows outside the batch alone. .* or cavity `leave_batch_out`",
+    ),
+    "a belief that has seen the batch": (
+        lambda: Objective(batch_hybrid, leave_batch_out, prior=none),
+        r"`route` must give a belief that has not seen the batch for the `leave_batch_out` cavity, "
+        r"but got `batch_hybrid`.* Use route `block_hybrid`, or cavity `leave_one_out`",
+    ),
     "a filter is sequential": (
         lambda: Objective(filtered_diag, shared, prior=none),
         r"`route` must give one belief.*, but got `filtered_diag`.*, or cavity `sequential`",
@@ -235,7 +247,8 @@ REFUSED = {
     "a diagonal posterior has no sequence": (
         lambda: Objective(conjugate_diag, sequential, prior=none),
         r"`route` must give the beliefs before each point for the `sequential` cavity, but got "
-        r"`conjugate_diag`.* Use route `conjugate` or `filtered_diag`, or cavity",
+        r"`conjugate_diag`.* Use route `conjugate` or `prequential` or "
+        r"`filtered_diag`, or cavity",
     ),
     "a bare function": (
         lambda: Objective(lambda p: p.free),

@@ -19,6 +19,7 @@ from .laplace import laplace, laplace_hybrid, newton_leave_one_out
 from .parts import Cavity, Filtered, PriorTerm, Route, Score
 from .routes import (
     ROUTES,
+    batch_conjugate,
     batch_hybrid,
     block_hybrid,
     conjugate,
@@ -193,6 +194,7 @@ METHODS: dict[str, Objective] = {
     "evidence-full": Objective(conjugate, score=expected_log, prior=minus_kl),
     **_rows("hybrid", _SPREAD, Objective(hybrid, leave_one_out, prior=none)),
     **_rows("prequential", _SPREAD, Objective(prequential, sequential, prior=none)),
+    "batch-closed-full": Objective(batch_conjugate),
     **_rows("batch-hybrid", _SPREAD, Objective(batch_hybrid, leave_one_out, prior=none)),
     **_rows("block-hybrid", _SPREAD, Objective(block_hybrid, leave_batch_out, prior=none)),
     # The same for every log-concave factor, about Laplace's posterior.

@@ -111,6 +111,15 @@ conjugate = Route(
     needs_every_row=True,
     needs_gaussian=True,
 )
+batch_conjugate = Route(
+    _conjugate,
+    gives={ONE_BELIEF, REMOVABLE_POINTS},
+    needs_every_row=True,
+    needs_rest=True,
+    needs_gaussian=True,
+    reason="the rows outside the batch have no order",
+    name="batch_conjugate",
+)
 conjugate_diag = Route(
     _conjugate_diag,
     gives={ONE_BELIEF, REMOVABLE_POINTS},
@@ -166,6 +175,7 @@ filtered_diag = Route(
 ROUTES = (
     free,
     conjugate,
+    batch_conjugate,
     conjugate_diag,
     hybrid,
     batch_hybrid,
