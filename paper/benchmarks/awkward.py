@@ -26,7 +26,7 @@ from rival_boosting import lognormal, mixed
 from rival_parts import Rows
 from scroll import ScrollRegressor
 from scroll.predictive import metrics
-from scroll_paper.studies import counts
+from scroll_paper.studies.counted import counts
 from scroll_paper.tables import records
 
 RESULTS = Path("results/awkward")

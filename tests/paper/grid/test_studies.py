@@ -15,7 +15,7 @@ from scroll.training.batches import Rows
 from scroll.training.bodies import Tabular
 from scroll.training.network import Network
 from scroll_paper.studies import contours, moons
-from scroll_paper.studies.dispersion import counts, overdispersion
+from scroll_paper.studies.counted import counts, overdispersion
 from scroll_paper.studies.registry import STUDIES
 from scroll_paper.tables.experiment import Request, Screen
 from sweeps import exhaustive

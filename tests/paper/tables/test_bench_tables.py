@@ -16,6 +16,8 @@ from scroll.training.bodies import ARCHITECTURES
 from scroll_paper.data.datasets import UCI
 from scroll_paper.deep.endtoend import END_TO_END
 from scroll_paper.grid import stacks
+from scroll_paper.grid.cells import CELLS
+from scroll_paper.grid.checks import CHECKS
 from scroll_paper.grid.experiments import GRID
 from scroll_paper.grid.plan import missing
 from scroll_paper.models.evaluation import Line
@@ -133,11 +135,7 @@ def test_lines_of_something_else_are_passed_over():
 
 METRICS = ("nll", "rmse", "caliberr", "train_nll", "nll_mixture", "gap", "d_eff", "h_max", "ece",
            "auroc", "code")  # fmt: skip
-OWN = {  # experiments that the paper does not have
-    "classification-bodies", "arithmetic", "offset", "steps", "vbll-grid", "text-shift",
-    "cells", "cells-large", "cells-layers", "code-length", "cells-labels",
-    "cells-labels-trained", "references",
-}  # fmt: skip
+OWN = {"classification-bodies", *CHECKS, *CELLS}  # experiments that the paper does not have
 ALONE = {"ood_nll", "prior_ablation_caliberr"}  # tables of its experiments that it does not have
 OTHER = {  # experiments whose tables have something else along the top
     "traintest-gap", "batching", "depth-trajectory", "loo-gap", "arithmetic", "text-shift",

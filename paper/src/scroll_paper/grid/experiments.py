@@ -1,24 +1,19 @@
-"""The experiments of the grid by name."""
+"""The experiments of the grid by name; here are those of the paper."""
 
 from dataclasses import replace
 
 from scroll.training.bodies import ARCHITECTURES
 
 from ..data.datasets import LABELLED, SETS
-from ..tables import arithmetic, builders
-from ..tables import cell_rows as cells
+from ..tables import builders
 from ..tables import rows as lines
 from ..tables.builders import by_set, several
-from ..tables.codes import code_ranks
-from ..tables.rows import Row, RowGroup
+from ..tables.rows import Row, flat
+from .cells import CELLS
+from .checks import CHECKS
 from .experiment import SEEDS, GridExperiment
 
-
-def _rows(*blocks: RowGroup) -> tuple[Row, ...]:
-    return tuple(row for block in blocks for row in block.rows)
-
-
-_HEADLINE = _rows(*lines.HEADLINE)
+_HEADLINE = flat(*lines.HEADLINE)
 _TEN = SEEDS[:10]
 _LABELLED = (*LABELLED, "wine_six")
 _OTHERS = tuple(a for a in ARCHITECTURES if a != "relu+LN")
@@ -40,40 +35,10 @@ GRID: dict[str, GridExperiment] = {
     ),
     "attribution": GridExperiment(
         "the design space: the effect of route, cavity and score",
-        _rows(*lines.ATTRIBUTION),
+        flat(*lines.ATTRIBUTION),
         several(
             by_set("appendix_attribution_full_nll", "Test NLL", lines.ATTRIBUTION, "nll"),
             by_set("appendix_attribution_full_rmse", "Test RMSE", lines.ATTRIBUTION, "rmse"),
-        ),
-        where={},
-    ),
-    "cells": GridExperiment(
-        "new cells of the design space: NLL, calibration error, RMSE",
-        _rows(*cells.CELLS),
-        several(
-            by_set("cells_nll", "Test NLL", cells.CELLS, "nll"),
-            by_set("cells_caliberr", "Calibration error", cells.CELLS, "caliberr"),
-            by_set("cells_rmse", "Test RMSE", cells.CELLS, "rmse"),
-        ),
-        where={},
-    ),
-    "cells-large": GridExperiment(
-        "hybrids in mini-batches of 1024 on large tables",
-        _rows(*cells.CELLS_LARGE),
-        several(
-            by_set("cells_large_nll", "Test NLL", cells.CELLS_LARGE, "nll"),
-            by_set("cells_large_rmse", "Test RMSE", cells.CELLS_LARGE, "rmse"),
-        ),
-        where=lines.LARGE,
-        sets=("california", "protein"),
-    ),
-    "code-length": GridExperiment(
-        "whether the prequential code length can take the place of validation rows",
-        _rows(*cells.CODES),
-        several(
-            by_set("codes_nll", "Test NLL", cells.CODES, "nll"),
-            by_set("codes_code", "Code length, nats per row", cells.CODES, "code"),
-            code_ranks,
         ),
         where={},
     ),
@@ -84,42 +49,16 @@ GRID: dict[str, GridExperiment] = {
     ),
     "prior-ablation": GridExperiment(
         "prior term: learned, fixed, left out, or KL",
-        _rows(*lines.PRIOR),
+        flat(*lines.PRIOR),
         several(
             by_set("appendix_prior_ablation", "Test NLL", lines.PRIOR, "nll"),
             by_set("prior_ablation_caliberr", "Calibration error", lines.PRIOR, "caliberr"),
         ),
         where={},
     ),
-    "references": GridExperiment(
-        "references since the paper: decoupled KL weight, LOO-CRPS scale",
-        _rows(*cells.REFERENCES_SINCE),
-        several(
-            by_set("references_nll", "Test NLL", cells.REFERENCES_SINCE, "nll"),
-            by_set(
-                "references_caliberr", "Calibration error", cells.REFERENCES_SINCE, "caliberr"
-            ),
-        ),
-    ),
-    "cells-labels": GridExperiment(
-        "labels: Laplace's posterior and its hybrid on the features of free heads, relu+LN",
-        _rows(*cells.LABEL_CELLS),
-        several(
-            by_set("cells_labels_nll", "Test NLL", cells.LABEL_CELLS, "nll"),
-            by_set("cells_labels_ece", "Calibration error of labels", cells.LABEL_CELLS, "ece"),
-        ),
-        sets=_LABELLED,
-    ),
-    "cells-labels-trained": GridExperiment(
-        "labels: heads trained through Laplace's posterior, relu+LN",
-        _rows(*cells.TRAINED_LABEL_CELLS),
-        by_set("cells_labels_trained_nll", "Test NLL", cells.TRAINED_LABEL_CELLS, "nll"),
-        sets=_LABELLED,
-        seeds=SEEDS[:5],
-    ),
     "architecture": GridExperiment(
         "the four architectures of the body, one by one",
-        _rows(lines.by_body("scroll-full"), lines.by_body("scroll-diag")),
+        flat(lines.by_body("scroll-full"), lines.by_body("scroll-diag")),
         several(
             by_set(
                 "appendix_arch_full_nll", "SCROLL-Full, test NLL by body",
@@ -133,30 +72,11 @@ GRID: dict[str, GridExperiment] = {
     ),
     "sensitivity": GridExperiment(
         "sensitivity to the floor on the covariance and to the patience",
-        _rows(*lines.SENSITIVITY),
+        flat(*lines.SENSITIVITY),
         by_set(
             "appendix_sensitivity", "SCROLL-Full (relu+LN), test NLL", lines.SENSITIVITY, "nll",
             show_se=True,
         ),
-    ),
-    "offset": GridExperiment(
-        "a learned offset of the last layer: MVN and SCROLL without and with it",
-        _rows(*cells.OFFSETS),
-        several(
-            by_set("offset_nll", "Test NLL", cells.OFFSETS, "nll", show_se=True),
-            by_set("offset_caliberr", "Calibration error", cells.OFFSETS, "caliberr"),
-        ),
-    ),
-    "steps": GridExperiment(
-        "whether more steps change the sets on which training ends at the cap",
-        _rows(*cells.STEPS),
-        by_set("steps_nll", "Test NLL", cells.STEPS, "nll", show_se=True),
-        sets=("power", "naval"),
-    ),
-    "vbll-grid": GridExperiment(
-        "VBLL with smaller weights on its KL than the paper's grid has",
-        _rows(cells.WIDER_GRID),
-        by_set("vbll_grid_nll", "Test NLL", (cells.WIDER_GRID,), "nll", show_se=True),
     ),
     "traintest-gap": GridExperiment(
         "whether the free route overfits its score", lines.OPTIMISM.rows, builders.optimism
@@ -171,7 +91,7 @@ GRID: dict[str, GridExperiment] = {
     ),
     "two-layer": GridExperiment(
         "the design space and the baselines at depth two",
-        _rows(*lines.DEEP_ATTRIBUTION, *lines.DEEP_BASELINES),
+        flat(*lines.DEEP_ATTRIBUTION, *lines.DEEP_BASELINES),
         several(
             by_set("appendix_2l_nll", "Depth two, test NLL", lines.DEEP_ATTRIBUTION, "nll"),
             by_set(
@@ -191,23 +111,9 @@ GRID: dict[str, GridExperiment] = {
         "the shared score against leave-one-out on trained features",
         (Row("loo-gap", "loo-gap"),), builders.loo_gap, seeds=_TEN,
     ),
-    "cells-layers": GridExperiment(
-        "a belief over the weights of the last hidden layer, too: NLL, calibration error, RMSE",
-        _rows(*cells.LAYERS),
-        several(
-            by_set("cells_layers_nll", "Test NLL", cells.LAYERS, "nll"),
-            by_set("cells_layers_caliberr", "Calibration error", cells.LAYERS, "caliberr"),
-            by_set("cells_layers_rmse", "Test RMSE", cells.LAYERS, "rmse"),
-        ),
-        where={},
-    ),
-    "arithmetic": GridExperiment(
-        "the spread of results due to rounding beside the spread over seeds",
-        arithmetic.ROWS, arithmetic.spreads, seeds=_TEN,
-    ),
     "classification": GridExperiment(
         "nine classification heads and their baselines, relu+LN: NLL, ECE",
-        _rows(*lines.classification(1)),
+        flat(*lines.classification(1)),
         several(
             by_set(
                 "appendix_classification_nll", "Test NLL", lines.classification(1), "nll"
@@ -222,7 +128,7 @@ GRID: dict[str, GridExperiment] = {
     ),
     "classification-0l": GridExperiment(
         "the nine classification heads directly on the inputs",
-        _rows(*lines.classification(0)),
+        flat(*lines.classification(0)),
         by_set(
             "appendix_classification_0l_nll", "Depth zero, test NLL", lines.classification(0),
             "nll",
@@ -232,7 +138,7 @@ GRID: dict[str, GridExperiment] = {
     ),
     "classification-2l": GridExperiment(
         "classification heads and baselines at depth two, relu+LN: NLL, ECE",
-        _rows(*lines.classification(2)),
+        flat(*lines.classification(2)),
         several(
             by_set(
                 "appendix_classification_2l_nll", "Depth two, test NLL",
@@ -248,7 +154,7 @@ GRID: dict[str, GridExperiment] = {
     ),
     "classification-bodies": GridExperiment(
         "classification heads and baselines on the three other bodies, one and two layers: NLL",
-        _rows(*(b for d in (1, 2) for a in _OTHERS for b in lines.classification(d, a))),
+        flat(*(b for d in (1, 2) for a in _OTHERS for b in lines.classification(d, a))),
         several(
             *(
                 by_set(
@@ -263,7 +169,7 @@ GRID: dict[str, GridExperiment] = {
     ),
     "scale": GridExperiment(
         "large tables and frozen features, in mini-batches of 1024",
-        _rows(*lines.SCALE),
+        flat(*lines.SCALE),
         builders.scale,
         where=lines.LARGE,
         ways=lines.on_scale,
@@ -271,7 +177,7 @@ GRID: dict[str, GridExperiment] = {
     ),
     "ood": GridExperiment(
         "out-of-distribution detection by epistemic variance, and its cost in NLL",
-        _rows(*lines.OOD),
+        flat(*lines.OOD),
         builders.ood,
         sets=("sick", "utkface", "wine"),
         seeds=_TEN,
@@ -279,13 +185,7 @@ GRID: dict[str, GridExperiment] = {
         where={},
         ways=lines.IN_BATCHES,
     ),
-    "text-shift": GridExperiment(
-        "out-of-distribution detection on text, with each way of scaling the inputs by itself",
-        _rows(*(block for way in range(2) for block in lines.one_way(way))),
-        builders.text_shift,
-        sets=("sick",),
-        seeds=_TEN,
-        only=("sick",),
-    ),
+    **CHECKS,
+    **CELLS,
 }  # fmt: skip
 GRID |= {name: replace(experiment, name=name) for name, experiment in GRID.items()}

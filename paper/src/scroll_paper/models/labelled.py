@@ -17,7 +17,7 @@ from .softmax import Softmax, VariationalSoftmax
 PROBIT_SCALE = 1.005
 
 
-def _labels(kind: str, covariance: str, method: str = "scroll") -> MakeHead:
+def _labels(kind: str, covariance: str, method: str = "scroll", init_std: float = 0.1) -> MakeHead:
     """Return the maker of one of the nine heads for labels."""
 
     def make(features: int, lead: Lead, setting: Setting) -> nn.Module:
@@ -25,11 +25,11 @@ def _labels(kind: str, covariance: str, method: str = "scroll") -> MakeHead:
         if kind == "ordinal":
             return OrdinalHead(
                 features, classes, scale=PROBIT_SCALE, covariance=covariance, method=method,
-                floor=floor, replicates=lead,
+                floor=floor, init_std=init_std, replicates=lead,
             )  # fmt: skip
         return ClassificationHead(
             features, classes, kind, scale=PROBIT_SCALE if kind == "ova" else None, bias=False,
-            covariance=covariance, method=method, floor=floor, replicates=lead,
+            covariance=covariance, method=method, floor=floor, init_std=init_std, replicates=lead,
         )  # fmt: skip
 
     return make
@@ -58,6 +58,7 @@ _SOFTMAX = Training(
     report=evaluation.softmax_and_laplace, pool=evaluation.label_ensemble,
 )  # fmt: skip
 
+NARROW = 1e-4  # a start of S at which its factor has hardly a gradient
 LABEL_METHODS: dict[str, Method] = {
     **{
         f"{kind}-{cov}".lower(): Method(
@@ -89,6 +90,12 @@ LABEL_METHODS: dict[str, Method] = {
             ("laplace-hybrid", "Newton hybrid", "Full"),
             ("laplace-hybrid", "Newton hybrid", "Diag"),
         )
+    },
+    **{
+        f"{kind}-full-point".lower(): Method(
+            f"{kind}-Full from a point", Training(_labels(kind.lower(), "full", init_std=NARROW))
+        )
+        for kind in ("OvA", "Ordinal")
     },
     "softmax": Method("CE-softmax", _SOFTMAX),
     "softmax-laplace": Method("Laplace", _SOFTMAX, "softmax"),

@@ -228,6 +228,7 @@ TABLE_METHODS: dict[str, Method] = {
     "hybrid-full": Method("Hybrid-Full", _bound("full", "hybrid")),
     "hybrid-diag": Method("Hybrid-Diag", _bound("diag", "hybrid")),
     **_CODED,
+    "batch-closed-full": Method("Full closed, in batches", _bound("full", "batch-closed")),
     **{
         f"{kind.lower()}-hybrid-{cov.lower()}": Method(
             f"{kind}-hybrid-{cov}", _bound(cov.lower(), f"{kind.lower()}-hybrid")

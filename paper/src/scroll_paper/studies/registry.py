@@ -22,7 +22,7 @@ def _study(study: str, function: str, about: str) -> Study:
 
 _ALL = {
     "two-moons": ("contours.two_moons", "where MAP, Laplace and SCROLL are confident of a class"),
-    "counts": ("dispersion.counts.counts", "overdispersion, simulated and on public counts"),
+    "counts": ("counted.counts.counts", "overdispersion, simulated and on public counts"),
     "routing-vs-selection": (
         "routing_selection.routing_vs_selection",
         "is the gap between the routes one of selection?",

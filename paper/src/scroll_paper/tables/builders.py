@@ -11,6 +11,7 @@ from ..data.encoders import ENCODERS
 from ..models.method import Setting
 from ..models.methods import TABLE_METHODS
 from . import rows
+from .check_rows import one_way
 from .rows import Row, RowGroup
 from .selection import Selection, Values, Where
 from .significance import changed
@@ -223,7 +224,7 @@ def text_shift(found: Selection, scope: Scope) -> list[Table]:
     (name,) = scope.sets
     ways = ("short steps", "even rows")
     blocks = []
-    for pair in zip(*map(rows.one_way, range(2)), strict=True):
+    for pair in zip(*map(one_way, range(2)), strict=True):
         lines: dict[Label, dict[str, Values]] = {}
         for both in zip(*(group.rows for group in pair), strict=True):
             if scope.wants(both[0]):

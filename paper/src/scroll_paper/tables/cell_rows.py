@@ -1,52 +1,14 @@
-"""The rows of tables that the paper does not have: other readings of it, and new cells."""
+"""The rows of new cells of the design space, beside those that they are compared with."""
 
 from ..data.datasets import SETS
-from ..models.methods import LAMBDAS, TABLE_METHODS
+from ..models.methods import TABLE_METHODS
 from ..models.reports.refits import ABOUT_MODE
-from .rows import LARGE, PLAIN, Row, RowGroup, Ways, group, labelled, weights
+from .rows import LARGE, PLAIN, RowGroup, Ways, group, labelled
 from .selection import Where
 
 LAYERS = (
     group("scroll-full", "scroll-diag"),
     group("two-beliefs-full", "two-beliefs-diag", "two-beliefs-full-alpha"),
-)
-
-OFFSETS = (
-    RowGroup(
-        (
-            Row(("MVN", "without"), "mvn-plain"),
-            Row(("MVN", "log variance only"), "mvn-half"),
-            Row(("MVN", "with"), "mvn"),
-        ),
-        None,
-    ),
-    *(
-        RowGroup((Row((name, "without"), method), Row((name, "with"), f"{method}-offset")), None)
-        for name, method in (
-            ("SCROLL-Full", "scroll-full"),
-            ("SCROLL-Diag", "scroll-diag"),
-            ("SCROLL-None", "scroll-none"),
-        )
-    ),
-)
-LONGER = {"steps": 10_000}
-STEPS = tuple(
-    RowGroup(
-        (
-            Row((TABLE_METHODS[m].label, "6,000 steps"), m),
-            Row((TABLE_METHODS[m].label, "10,000 steps"), m, LONGER),
-        ),
-        None,
-    )
-    for m in ("scroll-full", "scroll-diag", "scroll-none", "map", "vbll", "mvn", "seq-full")
-)
-_LOWER = (1e-7, 1e-6, 1e-5)  # below the grid of the paper
-WIDER_GRID = RowGroup(
-    (
-        Row("VBLL, weights from 1e-4", "vbll"),
-        Row("VBLL, weights from 1e-7", "vbll", ways=weights((*_LOWER, *LAMBDAS))),
-        Row("SCROLL-Full", "scroll-full"),
-    )
 )
 
 

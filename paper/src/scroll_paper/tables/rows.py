@@ -1,6 +1,6 @@
 """The rows of the tables: the paper's labels, and the settings that their records have."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
@@ -61,10 +61,9 @@ class RowGroup(NamedTuple):
         )
 
 
-def weights(knobs: Iterable[float]) -> Ways:
-    """Return ways that differ in the value of the hyper-parameter."""
-    found = tuple({"knob": knob} for knob in knobs)
-    return lambda name: found
+def flat(*blocks: RowGroup) -> tuple[Row, ...]:
+    """Return the rows of all groups."""
+    return tuple(row for block in blocks for row in block.rows)
 
 
 def group(
@@ -222,18 +221,6 @@ OOD = (
     group("free-refit", "free-refit-inputs", ranked=None).with_(ways=IN_BATCHES),
     group("inputs", ranked=None).with_(ways=with_foreign),
 )
-
-
-def one_way(way: int) -> tuple[RowGroup, ...]:
-    """Rows of the out-of-distribution table on features of text, with one way of scaling alone."""
-
-    def fixed(ways: Ways) -> Ways:
-        return lambda name: (ways(name)[min(way, len(ways(name)) - 1)],)
-
-    return tuple(
-        RowGroup(tuple(row._replace(ways=fixed(row.ways)) for row in block.rows), block.ranked)
-        for block in OOD
-    )
 
 
 def classification(depth: int, body: str = "relu+LN") -> tuple[RowGroup, ...]:

@@ -1,0 +1,1 @@
+"""Studies of counts: simulated overdispersion, and public tables."""

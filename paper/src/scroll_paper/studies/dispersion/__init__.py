@@ -1,1 +1,0 @@
-"""The study of counts: overdispersion, simulated and on public counts."""

@@ -1,0 +1,78 @@
+"""The rows of experiments that decide where the records and the paper disagree."""
+
+from collections.abc import Iterable
+
+from ..models.methods import LAMBDAS, TABLE_METHODS
+from .rows import IN_BATCHES, OOD, Row, RowGroup, Ways, group
+
+
+def weights(knobs: Iterable[float]) -> Ways:
+    """Return ways that differ in the value of the hyper-parameter."""
+    found = tuple({"knob": knob} for knob in knobs)
+    return lambda name: found
+
+
+STARTS = tuple(
+    RowGroup(
+        tuple(
+            Row((kind, start), f"{kind.lower()}-{method}", {"depth": 0})
+            for start, method in (
+                ("None", "none"),
+                ("Full from 0.1", "full"),
+                ("Full from 1e-4", "full-point"),
+            )
+        ),
+        None,
+    )
+    for kind in ("OvA", "Ordinal")
+)
+OFFSETS = (
+    RowGroup(
+        (
+            Row(("MVN", "without"), "mvn-plain"),
+            Row(("MVN", "log variance only"), "mvn-half"),
+            Row(("MVN", "with"), "mvn"),
+        ),
+        None,
+    ),
+    *(
+        RowGroup((Row((name, "without"), method), Row((name, "with"), f"{method}-offset")), None)
+        for name, method in (
+            ("SCROLL-Full", "scroll-full"),
+            ("SCROLL-Diag", "scroll-diag"),
+            ("SCROLL-None", "scroll-none"),
+        )
+    ),
+)
+LONGER = {"steps": 10_000}
+STEPS = tuple(
+    RowGroup(
+        (
+            Row((TABLE_METHODS[m].label, "6,000 steps"), m),
+            Row((TABLE_METHODS[m].label, "10,000 steps"), m, LONGER),
+        ),
+        None,
+    )
+    for m in ("scroll-full", "scroll-diag", "scroll-none", "map", "vbll", "mvn", "seq-full")
+)
+_LOWER = (1e-7, 1e-6, 1e-5)  # below the grid of the paper
+WIDER_GRID = RowGroup(
+    (
+        Row("VBLL, weights from 1e-4", "vbll"),
+        Row("VBLL, weights from 1e-7", "vbll", ways=weights((*_LOWER, *LAMBDAS))),
+        Row("SCROLL-Full", "scroll-full"),
+    )
+)
+
+
+def one_way(way: int) -> tuple[RowGroup, ...]:
+    """Rows of the out-of-distribution table on features of text, with one way of scaling alone."""
+
+    def fixed(ways: Ways) -> Ways:
+        return lambda name: (ways(name)[min(way, len(ways(name)) - 1)],)
+
+    blocks = (*OOD, group("batch-closed-full", ranked=None).with_(ways=IN_BATCHES))
+    return tuple(
+        RowGroup(tuple(row._replace(ways=fixed(row.ways)) for row in block.rows), block.ranked)
+        for block in blocks
+    )
