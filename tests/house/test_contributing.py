@@ -65,3 +65,20 @@ def test_a_method_of_your_own_from_python(capsys):
     assert "mine:price" in shown
     found = [r["fit"]["method"] for r in load("results").records]
     assert found.count("scroll-beta") == found.count("scroll-full") == 4
+
+
+def test_a_claim_of_your_own():
+    from scroll_paper.claims.claim import Claim, Evidence, decide
+    from scroll_paper.tables.table import Cell, Table
+
+    *before, last = example("Add a claim", "python").split("\n\n")
+    known = {}
+    exec("\n\n".join(before), known)
+    claim = eval(last, known)
+    assert isinstance(claim, Claim)
+    means = {"MAP": Cell(1.0), "VBLL": Cell(2.0)}
+    sets = ("yacht", "concrete", "energy", "kin8nm", "naval", "power", "wine", "boston")
+    rows = {row: dict.fromkeys(sets, cell) for row, cell in means.items()}
+    evidence = Evidence([Table("headline_nll", "", sets, [rows])])
+    assert decide(claim, evidence).verdict == "holds"
+    assert decide(claim, Evidence([])).verdict == "open"

@@ -20,7 +20,7 @@ LIBRARY = [  # a folder imports from its own files and from the folders of earli
     {"integrations"},
     {"cli"},
 ]
-PAPER = [{"data"}, {"models"}, {"tables"}, {"deep", "grid"}, {"studies"}]
+PAPER = [{"data"}, {"models"}, {"tables"}, {"claims", "deep", "grid"}, {"studies"}]
 TREES = {"src": ("scroll", LIBRARY), "paper/src": ("scroll_paper", PAPER)}
 
 

@@ -88,12 +88,28 @@ def bench(
 def records(
     files: Annotated[list[Path], typer.Argument(help="Record files to add.")],
     into: Annotated[Path, typer.Option(help="Folder to append to.")] = RESULTS,
+    supersede: Annotated[
+        bool,
+        typer.Option(
+            "--supersede",
+            help="Replace records of the same fit; the older ones move to readings/.",
+        ),
+    ] = False,
 ) -> None:
     """Merge record files: append the records that the folder does not have yet."""
     with _one_line():
-        from .tables.records import load, merge, skipped
+        from .tables import records as tool
 
-        added = merge(files, into)
-        for line in skipped([p for file in files for p in load(file).problems]):
+        other = tool.differing(files, into)
+        added = tool.merge(files, into)
+        for line in tool.skipped([p for file in files for p in tool.load(file).problems]):
             typer.echo(line, err=True)
         typer.echo(f"{added} records added to {into}")
+        if other and supersede:
+            replaced = tool.supersede(other, into)
+            typer.echo(f"{replaced} records replaced; the older ones are in {into}/readings")
+        elif other:
+            typer.echo(
+                f"{len(other)} records left out: {into} has other results of the same fits, and "
+                "the first record stands. --supersede moves the older ones to readings/."
+            )

@@ -4,11 +4,12 @@ from scroll._core.checks import one_of
 
 from .deep.endtoend import END_TO_END
 from .grid.experiments import GRID
+from .grid.text import IN_TEXT
 from .models.methods import TABLE_METHODS
 from .studies.registry import STUDIES
 from .tables.experiment import Experiment
 
-EXPERIMENTS: dict[str, Experiment] = {**GRID, **END_TO_END, **STUDIES}
+EXPERIMENTS: dict[str, Experiment] = {**GRID, **IN_TEXT, **END_TO_END, **STUDIES}
 """Every experiment that `scroll bench` knows, in the order of the report."""
 
 

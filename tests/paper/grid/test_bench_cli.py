@@ -354,9 +354,9 @@ def all_of_a_study():
 
 
 @pytest.mark.parametrize(
-    "option", ["--sets=yacht", "--seeds=5", "--compare", "--tables", "--results=here"]
+    "option", ["--sets=yacht", "--seeds=5", "--compare", "--methods=map", "--workers=2"]
 )
-def test_a_study_has_no_records_to_choose_from(option):
+def test_a_study_has_nothing_to_choose_from(option):
     done = runner.invoke(app, ["bench", "two-moons", option])
     assert done.exit_code == 2
     assert done.stderr.count("\n") == 1

@@ -12,8 +12,20 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from scroll_paper.tables.records import append, done, file_of, key, load, merge, skipped
+from scroll.cli.app import app
+from scroll_paper.tables.records import (
+    append,
+    differing,
+    done,
+    file_of,
+    key,
+    load,
+    merge,
+    skipped,
+    supersede,
+)
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX processes")
 
@@ -335,6 +347,54 @@ def test_merging_takes_what_is_new_and_only_once(tmp_path):
     assert merge([there, alone], folder) == 0
     assert merge([folder, folder / "old.jsonl"], folder) == 0
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_newer_record_of_the_same_fit_moves_the_older_one_to_the_readings(tmp_path):
+    folder, newer = tmp_path / "results", tmp_path / "newer.jsonl"
+    append(folder / "yacht.jsonl", [of("yacht", 0), of("yacht", 1)])
+    append(folder / "old.jsonl", [of("yacht", 2)])
+    with (folder / "yacht.jsonl").open("a") as out:
+        out.write('{"torn')
+    changed = [of("yacht", seed) | {"metrics": {"nll": 9.0 + seed}} for seed in (1, 2)]
+    append(newer, [of("yacht", 0), *changed, of("yacht", 3)])
+    kept = (folder / "yacht.jsonl").read_text().splitlines()[0]
+    assert differing([newer], folder) == changed
+    assert supersede(differing([newer], folder), folder) == 2
+    assert load(folder / "yacht.jsonl").records == [of("yacht", 0), *changed]
+    assert (folder / "yacht.jsonl").read_text().splitlines()[:2] == [kept, '{"torn']
+    assert load(folder / "old.jsonl").records == []
+    readings = folder / "readings"
+    assert load(readings / "yacht.jsonl").records == [of("yacht", 1)]
+    assert load(readings / "old.jsonl").records == [of("yacht", 2)]
+    assert differing([newer], folder) == []
+    assert merge([newer], folder) == 1
+
+
+def test_an_older_record_is_safe_before_its_file_changes(tmp_path, monkeypatch):
+    append(tmp_path / "yacht.jsonl", [of("yacht", 0)])
+    before = (tmp_path / "yacht.jsonl").read_bytes()
+
+    def fails(path, content):
+        raise OSError("stopped")
+
+    monkeypatch.setattr("scroll_paper.tables.records.write", fails)
+    with pytest.raises(OSError, match="stopped"):
+        supersede([of("yacht", 0) | {"metrics": {"nll": 1.0}}], tmp_path)
+    assert (tmp_path / "yacht.jsonl").read_bytes() == before
+    assert load(tmp_path / "readings" / "yacht.jsonl").records == [of("yacht", 0)]
+
+
+def test_the_command_keeps_the_first_record_unless_told(tmp_path):
+    folder, newer = tmp_path / "results", tmp_path / "newer.jsonl"
+    append(folder / "yacht.jsonl", [of("yacht", 0)])
+    append(newer, [of("yacht", 0) | {"metrics": {"nll": 1.0}}])
+    words = ["records", str(newer), "--into", str(folder)]
+    kept = CliRunner().invoke(app, words)
+    assert "1 records left out" in kept.output
+    assert load(folder).records == [of("yacht", 0)]
+    moved = CliRunner().invoke(app, [*words, "--supersede"])
+    assert "1 records replaced" in moved.output
+    assert load(folder).records[0]["metrics"] == {"nll": 1.0}
 
 
 @pytest.mark.parametrize("make", [lambda path: None, lambda path: append(path, [run(0)])])

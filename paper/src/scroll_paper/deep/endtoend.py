@@ -1,6 +1,6 @@
 """The experiments of networks that are trained end to end, and their tables."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +11,13 @@ from scroll._core.checks import one_of, require
 
 from ..data.datasets import searched
 from ..data.encoders import lite0
+from ..tables import records
 from ..tables.experiment import Request, Results, Screen, Section
-from ..tables.records import Record, key
+from ..tables.records import Record
 from ..tables.selection import Values
 from ..tables.table import Block, Label, Table, table
-from . import vision
+from . import extra, vision
+from .found import Found
 from .methods import LABELS, NUMBERS, DeepMethod, labels_of
 from .units import CONDITIONS, IN_YEARS, Conditions, DeepUnit, units
 
@@ -40,7 +42,7 @@ class EndToEnd:
     set: str
     heads: Mapping[str, DeepMethod]
     conditions: Conditions
-    build: Callable[["Found", Path, Wants], list[Table]]
+    build: Callable[[Found, Path, Wants], list[Table]]
     unscaled: bool = False
 
     @property
@@ -123,45 +125,6 @@ class Lite(nn.Module):
         return out.mean((-2, -1))
 
 
-class Found:
-    """The records of a set of pictures, by method, metric and condition.
-
-    Args:
-        name: of the set.
-        records: of the set.
-        seeds: to show.
-        conditions: how the networks were trained.
-        unscaled: whether their targets were left in their unit.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        records: Iterable[Record],
-        seeds: Sequence[int],
-        conditions: Conditions,
-        unscaled: bool = False,
-    ):
-        self.name, self.seeds = name, seeds
-        self.conditions, self.unscaled = conditions, unscaled
-        self.by_key = {key(record): record for record in records}
-
-    def values(self, method: str, metric: str, condition: str = "scratch") -> Values:
-        """Return a metric by seed; of several ways to train, the one with the best validation."""
-        best = {seed: self._best(method, seed, condition) for seed in self.seeds}
-        return {
-            seed: record["metrics"][metric]
-            for seed, record in best.items()
-            if record is not None and metric in record["metrics"]
-        }
-
-    def _best(self, method: str, seed: int, condition: str) -> Record | None:
-        courses = {condition: self.conditions[condition]}
-        several = units(self.name, [method], [seed], courses, self.unscaled)
-        ways = [self.by_key[k] for unit in several if (k := key(unit.fit())) in self.by_key]
-        return min(ways, key=lambda record: record["val"]) if len(ways) > 1 else (*ways, None)[0]
-
-
 def cifar(found: Found, results: Path, wants: Wants) -> list[Table]:
     """Build the table of heads, with two temperatures and with networks averaged over seeds."""
     columns = {"NLL": "nll", "Accuracy": "accuracy", "ECE": "ece"}
@@ -192,7 +155,19 @@ def cifar(found: Found, results: Path, wants: Wants) -> list[Table]:
     made = table(
         "appendix_cifar", title, tuple(columns), blocks, show_se=True, greatest=("Accuracy",)
     )
-    return [made, *_health("cifar", {x: (m, "scratch") for x, m in every.items()}, found)]
+    heat = ({x: found.values(m, f"t_{k}") for x, m in scaled.items()} for k in ("oracle", "held"))
+    return [
+        made,
+        *extra.temperatures(*heat),
+        *extra.interpretations([*found.by_key.values(), *_readings(results, found.name)]),
+        *extra.speed({label: found.chosen(method) for label, method in own.items()}),
+        *_health("cifar", {x: (m, "scratch") for x, m in every.items()}, found),
+    ]
+
+
+def _readings(results: Path, name: str) -> list[Record]:
+    """Records of a set under interpretations that were not kept."""
+    return records.load(results / "readings" / f"{name}.jsonl").records
 
 
 def _health(

@@ -174,12 +174,12 @@ class GridExperiment:
 
     def report(self, results: Results) -> Section:
         """Return the tables of the data sets on which every row is complete."""
-        scope = self._complete(results.done)
+        scope = self.complete(results.done)
         tables = self.build(results.selection, scope) if scope.sets else []
         much = f"{len(scope.seeds)} seeds" if scope.sets else "no data set is complete yet"
         return Section(f"{self.about}; {much}", tables)
 
-    def _complete(self, done: set[str]) -> Scope:
+    def complete(self, done: set[str]) -> Scope:
         """Return the data sets on which every row has enough seeds, and the seeds they share."""
         full = self.scope(Request(sets=self.sets))
         seeds = {name: self._recorded(full, name, done) for name in self.sets}

@@ -8,8 +8,8 @@ from ..tables.table import Table
 from .study import Study
 
 
-def _study(function: str, about: str) -> Study:
-    """Return the study that "module.function" answers."""
+def _study(study: str, function: str, about: str) -> Study:
+    """Return the study of a name that "module.function" answers."""
     module, _, name = function.rpartition(".")
 
     def answer(output: Path, quick: bool, say: Say) -> list[Table]:
@@ -17,7 +17,7 @@ def _study(function: str, about: str) -> Study:
         found: list[Table] = getattr(home, name)(output, quick, say)
         return found
 
-    return Study(about, answer)
+    return Study(about, answer, study)
 
 
 _ALL = {
@@ -34,4 +34,4 @@ _ALL = {
     "gaps": ("gaps.gaps", "what binding costs, and what the free variance misses, per data set"),
     "naive-corner": ("naive.naive_corner", "the naive leave-one-out of a free belief, diverging"),
 }
-STUDIES = {name: _study(function, about) for name, (function, about) in _ALL.items()}
+STUDIES = {name: _study(name, function, about) for name, (function, about) in _ALL.items()}

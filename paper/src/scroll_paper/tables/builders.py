@@ -56,7 +56,16 @@ def setting(name: str, method: str, where: Where) -> Setting:
     return Setting(name, method, **odd)
 
 
-def _values(found: Selection, scope: Scope, row: Row, name: str, metric: str = "nll") -> Values:
+def row_values(found: Selection, scope: Scope, row: Row, name: str, metric: str = "nll") -> Values:
+    """Return a metric of a row by seed, on one data set.
+
+    Args:
+        found: the records.
+        scope: whose seeds to show.
+        row: of a table.
+        name: of the data set.
+        metric: to show, unless the row has its own.
+    """
     ways = [way for where in row.at(name) for way in _fixed(row.method, name, where)]
     return found.values(name, row.method, ways, scope.seeds, row.metric or metric)
 
@@ -95,15 +104,12 @@ def by_set(
     def build(found: Selection, scope: Scope) -> list[Table]:
         heads = scope.headings()
         more = () if closed or not scope.added else (RowGroup(scope.added),)
+
+        def line(row: Row) -> dict[str, Values]:
+            return {heads[s]: row_values(found, scope, row, s, metric) for s in scope.sets}
+
         filled = [
-            Block(
-                {
-                    row.label: {heads[s]: _values(found, scope, row, s, metric) for s in scope.sets}
-                    for row in block.rows
-                    if scope.wants(row)
-                },
-                block.ranked,
-            )
+            Block({row.label: line(row) for row in block.rows if scope.wants(row)}, block.ranked)
             for block in (*own, *more)
         ]
         filled = [block for block in filled if block.rows]
@@ -125,8 +131,8 @@ def optimism(found: Selection, scope: Scope) -> list[Table]:
         kinds = ("train", "test", "gap")
         lines: dict[Label, dict[str, Cell]] = {(str(row.label), kind): {} for kind in kinds}
         for s in scope.sets:
-            test = _values(found, scope, row, s)
-            train = _values(found, scope, row, s, "train_nll")
+            test = row_values(found, scope, row, s)
+            train = row_values(found, scope, row, s, "train_nll")
             gap = {seed: test[seed] - train[seed] for seed in test.keys() & train.keys()}
             for kind, values in zip(kinds, (train, test, gap), strict=True):
                 lines[str(row.label), kind][heads[s]] = cell(values)
@@ -142,9 +148,9 @@ def batching(found: Selection, scope: Scope) -> list[Table]:
     for row in filter(scope.wants, rows.BATCHING.rows):
         lines[row.label] = {}
         for s in scope.sets:
-            full = _values(found, scope, row, s)
+            full = row_values(found, scope, row, s)
             batched = row._replace(where={**row.where, **rows.SMALL_BATCH})
-            part = _values(found, scope, batched, s)
+            part = row_values(found, scope, batched, s)
             both = {seed: part[seed] - full[seed] for seed in part.keys() & full.keys()}
             lines[row.label][heads[s]] = cell(both, signed=True, star=changed(part, full))
     title = "Mini-batches of 256 against full batches (relu+LN): change in test NLL"
@@ -156,7 +162,7 @@ def trajectory(found: Selection, scope: Scope) -> list[Table]:
     lines: dict[Label, dict[str, Cell]] = {}
     wanted = {c: row for c, row in rows.TRAJECTORY.items() if scope.wants(row)}
     for s, head in scope.headings().items():
-        each = {c: _values(found, scope, row, s) for c, row in wanted.items()}
+        each = {c: row_values(found, scope, row, s) for c, row in wanted.items()}
         means = {c: m for c, v in each.items() if v and isfinite(m := fmean(v.values()))}
         lines[head] = {}
         for column, values in each.items():
@@ -184,11 +190,11 @@ def loo_gap(found: Selection, scope: Scope) -> list[Table]:
             "d_eff": cell(each["d_eff"], digits=1),
             "h_max": Cell(max(each["h_max"].values()), digits=2) if fits else Cell(None),
             "gap/plate (nats)": gap,
-            "gap/(H/N)": Cell(None if gap.mean is None else gap.mean / rate, digits=2),
+            "gap/(H/N)": cell({k: v / rate for k, v in each["gap"].items()}, digits=2),
         }
     title = "Eq. shared_loo_gap on trained features; the mean is over all fits"
     columns = ("N_train", "H/N", "d_eff", "h_max", "gap/plate (nats)", "gap/(H/N)")
-    return [Table("loo_gap", title, columns, [lines])]
+    return [Table("loo_gap", title, columns, [lines], given=columns[:2])]
 
 
 def scale(found: Selection, scope: Scope) -> list[Table]:
@@ -223,7 +229,7 @@ def text_shift(found: Selection, scope: Scope) -> list[Table]:
         for both in zip(*(group.rows for group in pair), strict=True):
             if scope.wants(both[0]):
                 lines[both[0].label] = {
-                    f"{metric.upper()}, {way}": _values(found, scope, row, name, metric)
+                    f"{metric.upper()}, {way}": row_values(found, scope, row, name, metric)
                     for metric in ("auroc", "nll")
                     for way, row in zip(ways, both, strict=True)
                 }
@@ -256,7 +262,7 @@ def _with_costs(
         for row in filter(scope.wants, block.rows):
             known = zip(costs, TABLE_METHODS[row.method].costs, strict=True)
             each = {head: dict.fromkeys(scope.seeds, float(n)) for head, n in known}
-            values = {heads[s]: _values(found, scope, row, s, metric) for s in scope.sets}
+            values = {heads[s]: row_values(found, scope, row, s, metric) for s in scope.sets}
             lines[row.label] = {**each, **values}
         if lines:
             filled.append(Block(lines, block.ranked))

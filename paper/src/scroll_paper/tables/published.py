@@ -3,10 +3,11 @@
 import csv
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib.resources import files
 from itertools import accumulate
+from statistics import quantiles
 from typing import NamedTuple
 
 from scroll._core.checks import invalid, one_of
@@ -14,6 +15,11 @@ from scroll._core.checks import invalid, one_of
 from .table import Cell, Cells, Label, Table, path
 
 SETS = frozenset({"california", "protein", "year", "sick", "utkface"})  # capitalised in print
+DEVIATIONS = {"appendix_cifar": 10, "appendix_utkface_e2e": 3, "loo_gap": 40}
+"""Tables that print a standard deviation, and of how many fits; others print standard errors."""
+ALIKE = {"depth_trajectory": "row", "loo_gap": "none", "appendix_traintest_gap": "none"}
+"""Which numbers of a table are of the same data set and metric; elsewhere those of a column."""
+Tolerance = Callable[[Label, str], float]  # of a cell, by row and column
 _NUMBER = re.compile(r"(\+?)(-?\d+(?:\.(\d+))?)(\*?)(?: ± (\d+\.\d+))?")
 
 
@@ -62,46 +68,69 @@ def numbers(name: str) -> dict[Label, dict[str, Cell]]:
     return rows
 
 
-def tolerance(name: str) -> float:
-    """Return the difference up to which two numbers of a table agree.
+def standard_errors(name: str) -> dict[Label, dict[str, Cell]]:
+    """Return the paper's table with standard errors in place of standard deviations."""
+    root = math.sqrt(DEVIATIONS.get(name, 1))
+    return {
+        label: {c: replace(x, se=None if x.se is None else x.se / root) for c, x in row.items()}
+        for label, row in numbers(name).items()
+    }
 
-    NLL 0.1 nat (of labels 0.03), AUROC 0.05, calibration 0.01, RMSE 0.001.
+
+def tolerance(name: str) -> Tolerance:
+    """Return a tenth of the interquartile range of the paper's numbers of one set and metric.
+
+    With fewer than four such numbers it is zero.
     """
-    if name == "ood":
-        return 0.05
-    if name.endswith("rmse"):
-        return 0.001
-    if name.endswith(("caliberr", "ece")):
-        return 0.01
-    return 0.03 if "classification" in name or "cifar" in name else 0.1
+    printed = numbers(name)
+    alike = ALIKE.get(name, "column")
+
+    def tenth(label: Label, column: str) -> float:
+        others = {
+            "column": [row[column].mean for row in printed.values() if column in row],
+            "row": [cell.mean for cell in printed.get(label, {}).values()],
+            "none": [],
+        }[alike]
+        found = [mean for mean in others if mean is not None]
+        if len(found) < 4:
+            return 0.0
+        low, _, high = quantiles(found, n=4, method="inclusive")
+        return 0.1 * (high - low)
+
+    return tenth
 
 
 def agreements(table: Table) -> list[Agreement]:
-    """Return each mean of ours beside the paper's number, if the paper has this table."""
-    return agreement(table, _printed(table), tolerance(table.name))
+    """Return each measured mean of ours beside the paper's number, if the paper has this table."""
+    if table.name not in names():
+        return []
+    return agreement(table, standard_errors(table.name), tolerance(table.name))
 
 
 def beside(table: Table) -> Table:
     """Return our table with the paper's numbers; ours alone if the paper does not have it."""
-    printed = _printed(table)
-    return compare(table, printed, tolerance(table.name)) if printed else table
+    if table.name not in names():
+        return table
+    return compare(table, standard_errors(table.name), tolerance(table.name))
 
 
-def _printed(table: Table) -> Cells:
-    return numbers(table.name) if table.name in names() else {}
+def exactly(label: Label, column: str) -> float:
+    """Return no tolerance, whatever the cell: `agreement` without a spread to compare with."""
+    return 0.0
 
 
-def agreement(table: Table, printed: Cells, tolerance: float = 0.1) -> list[Agreement]:
-    """Return each mean for which there is a printed number.
+def agreement(table: Table, printed: Cells, tolerance: Tolerance = exactly) -> list[Agreement]:
+    """Return each measured mean for which there is a printed number.
 
-    They agree if |difference| <= max(tolerance, 3 se), with the standard error of the difference.
-    Where the paper gives no standard error, ours is used.
+    They agree if |difference| <= max(2 se, tolerance, half of the last printed digit), with the
+    standard error of the difference. Where the paper gives no standard error, ours is used.
     """
     known, found = _by_path(printed), []
+    columns = [c for c in table.columns if c not in table.given]
     for label, row in ((label, row) for block in table.blocks for label, row in block.items()):
-        for column in (c for c in table.columns if c in row):
+        for column in (c for c in columns if c in row):
             ours, paper = row[column], known.get(path(label), {}).get(column, Cell(None))
-            gap = _difference(ours, paper, tolerance)
+            gap = _difference(ours, paper, tolerance(label, column))
             if ours.mean is not None and paper.mean is not None and gap.mean is not None:
                 found.append(
                     Agreement(label, column, ours.mean, ours.se, paper.mean, gap.mean, not gap.star)
@@ -109,18 +138,19 @@ def agreement(table: Table, printed: Cells, tolerance: float = 0.1) -> list[Agre
     return found
 
 
-def compare(table: Table, printed: Cells, tolerance: float = 0.1) -> Table:
+def compare(table: Table, printed: Cells, tolerance: Tolerance = exactly) -> Table:
     """Return ours, the paper's and the difference as three rows, starred where they disagree."""
     known = _by_path(printed)
     blocks: list[Cells] = []
     for block in table.blocks:
         rows: dict[Label, Mapping[str, Cell]] = {}
-        for label, ours in _by_path(block).items():
-            paper = known.get(label, {})
-            both = [c for c in ours if c in paper]
-            gaps = {c: _difference(ours[c], paper[c], tolerance) for c in both}
+        for label, ours in block.items():
+            paper = known.get(path(label), {})
+            gaps = {
+                c: _difference(ours[c], paper[c], tolerance(label, c)) for c in ours if c in paper
+            }
             three = {"ours": ours, "paper": paper, "difference": gaps}
-            rows |= {(*label, name): row for name, row in three.items()}
+            rows |= {(*path(label), name): row for name, row in three.items()}
         blocks.append(rows)
     return replace(table, blocks=blocks, show_se=True)
 
@@ -135,7 +165,8 @@ def _difference(ours: Cell, paper: Cell, tolerance: float) -> Cell:
         return Cell(None)
     gap, se = ours.mean - paper.mean, ours.se or 0.0
     error = math.hypot(se, se if paper.se is None else paper.se)
-    agrees = abs(gap) <= max(tolerance, 3 * error)  # a NaN does not
+    rounding = 0.5 * 10**-paper.digits
+    agrees = abs(gap) <= max(tolerance, 2 * error, rounding)  # a NaN does not
     return Cell(gap, error or None, digits=ours.digits, signed=True, star=not agrees)
 
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 
 from scroll._core.checks import invalid, require
+from scroll._core.files import write
 
 Record = dict[str, Any]
 
@@ -144,6 +145,31 @@ def merge(sources: Iterable[str | Path], folder: str | Path) -> int:
     return sum(map(len, new.values()))
 
 
+def differing(sources: Iterable[str | Path], folder: str | Path) -> list[Record]:
+    """Return the records of `sources` whose fit a folder has with other metrics."""
+    have = {key(record): record.get("metrics") for record in load(folder).records}
+    new = (record for source in sources for record in load(source).records)
+    return [r for r in new if key(r) in have and have[key(r)] != r.get("metrics")]
+
+
+def supersede(records: Iterable[Record], folder: str | Path) -> int:
+    """Put records in place of those with the same fits, which go to the folder `readings`.
+
+    The older ones are written there first, so that a run that is stopped loses none. Nothing else
+    may write to the folder meanwhile. Returns how many were put there.
+    """
+    fresh = {key(record): record for record in records}
+    for file in sorted(Path(folder).glob("*.jsonl")):
+        lines = file.read_bytes().splitlines()
+        old = {line for line in lines if _key_of(line) in fresh}
+        if old:
+            append(Path(folder) / "readings" / file.name, [_parsed(x) for x in lines if x in old])
+            write(file, b"".join(line + b"\n" for line in lines if line not in old))
+    for record in fresh.values():
+        append(file_of(folder, record["fit"]["set"]), [record])
+    return len(fresh)
+
+
 def writable(folder: str | Path) -> None:
     """Make a folder unless it is there; raise an error if nothing can be written to it."""
     try:
@@ -215,6 +241,14 @@ def _parsed(line: bytes) -> Record:
     if b'nan"' in line or b'inf"' in line:
         record |= {name: _read(item) for name, item in record.items() if name != "fit"}
     return record
+
+
+def _key_of(line: bytes) -> str | None:
+    """Return the key of the record on a line; None if there is none."""
+    try:
+        return key(_parsed(line))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _constant(name: str) -> None:

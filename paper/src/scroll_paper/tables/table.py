@@ -4,7 +4,7 @@ import csv
 import io
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -23,7 +23,11 @@ MARKDOWN = {"": "{}", "best": "**{}**", "tied": "*{}*", "top": "<u>{}</u>"}
 
 @dataclass(frozen=True)
 class Cell:
-    """A mean over seeds, its standard error, and how it is shown; without a mean, as "--"."""
+    """A mean over seeds, its standard error, and how it is shown; without a mean, as "--".
+
+    The values by seed are kept for paired tests (`scroll_paper.claims`); equal cells may differ in
+    them.
+    """
 
     mean: float | None
     se: float | None = None
@@ -32,6 +36,7 @@ class Cell:
     digits: int = 3
     signed: bool = False
     star: bool = False
+    values: Values = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         one_of("mark", self.mark, STYLES)
@@ -58,7 +63,7 @@ class Block:
 class Table:
     """Cells by row and column, with a rule between blocks of rows; those missing are empty.
 
-    The note goes below.
+    The note goes below. Columns in `given` hold numbers that were not measured: settings, counts.
     """
 
     name: str
@@ -67,6 +72,7 @@ class Table:
     blocks: Sequence[Cells]
     show_se: bool = False
     note: str = ""
+    given: Collection[str] = ()
 
 
 def path(label: Label) -> tuple[str, ...]:
@@ -90,7 +96,7 @@ def cell(
     with np.errstate(invalid="ignore"):  # inf - inf, if a run diverged
         mean = float(x.mean()) if n else None
         se = float(x.std(ddof=1)) / math.sqrt(n) if n > 1 else None
-    return Cell(mean, se, n, mark, digits, signed, star)
+    return Cell(mean, se, n, mark, digits, signed, star, values)
 
 
 def table(
@@ -114,7 +120,7 @@ def table(
         blocks: rows of values.
         show_se: show standard errors.
         digits: of the means.
-        counts: columns of whole numbers, which are not marked.
+        counts: columns of whole numbers, which are given and not marked.
         greatest: columns in which the greatest mean is best; elsewhere the least is.
         note: below the table.
     """
@@ -129,7 +135,7 @@ def table(
             for label, row in block.rows.items():
                 values, mark = row.get(column, {}), ranks.get(label, "")
                 out[label][column] = cell(values, mark=mark, digits=places)
-    return Table(name, title, columns, cells, show_se, note)
+    return Table(name, title, columns, cells, show_se, note, tuple(counts))
 
 
 def to_rich(table: Table) -> "RichTable":
