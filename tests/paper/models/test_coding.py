@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from scroll_paper.models.coding import code_length, coded
 
 from scroll.training.batches import Rows
 from scroll_paper.data.protocol import Folds
@@ -13,6 +12,7 @@ from scroll_paper.grid.stacks import train_stack
 from scroll_paper.models.evaluation import Fitted
 from scroll_paper.models.method import Setting, prepared
 from scroll_paper.models.methods import TABLE_METHODS
+from scroll_paper.models.reports.coding import code_length, coded
 
 R, N = 2, 30
 

@@ -134,7 +134,7 @@ def test_lines_of_something_else_are_passed_over():
 # Tables of all experiments, from records as their fits would leave them.
 
 METRICS = ("nll", "rmse", "caliberr", "train_nll", "nll_mixture", "gap", "d_eff", "h_max", "ece",
-           "auroc", "code")  # fmt: skip
+           "auroc", "code", "alpha")  # fmt: skip
 OWN = {"classification-bodies", *CHECKS, *CELLS}  # experiments that the paper does not have
 ALONE = {"ood_nll", "prior_ablation_caliberr"}  # tables of its experiments that it does not have
 OTHER = {  # experiments whose tables have something else along the top

@@ -56,6 +56,7 @@ CELLS = {
         several(
             by_set("cells_labels_nll", "Test NLL", lines.LABEL_CELLS, "nll"),
             by_set("cells_labels_ece", "Calibration error of labels", lines.LABEL_CELLS, "ece"),
+            by_set("cells_labels_alpha", "Learned prior precision", (lines.FREE_LABELS,), "alpha"),
         ),
         sets=_LABELLED,
     ),

@@ -18,6 +18,12 @@ CHECKS = {
             by_set("kl_alpha_caliberr", "Calibration error", lines.KL, "caliberr"),
         ),
     ),
+    "laplace-grid": GridExperiment(
+        "whether Laplace gains from a weight that is chosen by validation",
+        lines.PENALISED.rows,
+        by_set("laplace_grid_nll", "Test NLL", (lines.PENALISED,), "nll", show_se=True),
+        sets=LABELLED,
+    ),
     "offset": GridExperiment(
         "a learned offset of the last layer: MVN and SCROLL without and with it",
         flat(*lines.OFFSETS),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from scroll.heads import RegressionHead
+from scroll.heads import Head, RegressionHead
 from scroll.posterior.posterior import Posterior, refit
 from scroll.predictive import Categorical, Mixture, Normal, Predictive
 from scroll.training.batches import Rows
@@ -77,6 +77,8 @@ def plain(fitted: Fitted) -> Lines:
     """Score the network's own predictive."""
     network, folds = fitted
     found = scored(network, folds) | {"train_nll": held_out_nll(network, folds.train)}
+    if isinstance(head := network.head, Head) and head.objective.learns_alpha:
+        found["alpha"] = head.log_alpha.mean(-1).exp()  # the geometric mean over outputs
     return {"": Line(found, held_out_nll(network, folds.val))}
 
 

@@ -56,6 +56,7 @@ def newton_trained(kind: str) -> RowGroup:
     return group(*(f"{kind}-laplace-{name}" for name in names), where=PLAIN)
 
 
+FREE_LABELS = group("ova-full-refit", "ordinal-full-refit", ranked=None, where=PLAIN)
 LABEL_CELLS = tuple(about_mode(kind) for kind in ("ova", "ordinal"))
 TRAINED_LABEL_CELLS = tuple(
     block for kind in ("ova", "ordinal")

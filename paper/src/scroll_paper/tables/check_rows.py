@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ..models.methods import LAMBDAS, TABLE_METHODS
-from .rows import IN_BATCHES, OOD, Row, RowGroup, Ways, group
+from .rows import IN_BATCHES, OOD, PLAIN, Row, RowGroup, Ways, group
 
 
 def weights(knobs: Iterable[float]) -> Ways:
@@ -29,6 +29,18 @@ STARTS = tuple(
         None,
     )
     for kind in ("OvA", "Ordinal")
+)
+_PENALTIES = (1e-3, 1e-2, 0.1, 1.0)
+PENALISED = RowGroup(
+    tuple(
+        Row((label, how), method, PLAIN, ways=ways)
+        for label, method in (("CE-softmax", "softmax"), ("Laplace", "softmax-laplace"))
+        for how, ways in (
+            ("weight 0.1", weights((0.1,))),
+            ("weight by validation", weights(_PENALTIES)),
+        )
+    ),
+    None,
 )
 OFFSETS = (
     RowGroup(
