@@ -11,7 +11,8 @@ from scroll.training.bodies import ARCHITECTURES
 from scroll_paper.grid.experiments import GRID
 from scroll_paper.models.method import Setting, perturbed, prepared
 from scroll_paper.models.methods import TABLE_METHODS
-from scroll_paper.tables import arithmetic, records
+from scroll_paper.tables import records
+from scroll_paper.tables.beyond import arithmetic
 from scroll_paper.tables.builders import Scope
 from scroll_paper.tables.selection import Selection
 from scroll_paper.tables.table import Cell, path, to_text

@@ -2,8 +2,8 @@
 
 from ..data.datasets import LABELLED
 from ..tables import cell_rows as lines
+from ..tables.beyond.codes import code_ranks
 from ..tables.builders import by_set, several
-from ..tables.codes import code_ranks
 from ..tables.rows import LARGE, flat
 from .experiment import SEEDS, GridExperiment
 

@@ -1,8 +1,9 @@
 """Experiments that decide where the records and the paper disagree."""
 
 from ..data.datasets import LABELLED
-from ..tables import arithmetic, builders
+from ..tables import builders
 from ..tables import check_rows as lines
+from ..tables.beyond import arithmetic
 from ..tables.builders import by_set, several
 from ..tables.rows import flat
 from .experiment import SEEDS, GridExperiment

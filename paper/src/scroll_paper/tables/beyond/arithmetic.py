@@ -10,11 +10,11 @@ import numpy as np
 
 from scroll.training.bodies import ARCHITECTURES
 
-from ..models.methods import TABLE_METHODS
-from .builders import Scope
-from .rows import Row
-from .selection import Selection, Values, Where
-from .table import Cell, Label, Table
+from ...models.methods import TABLE_METHODS
+from ..builders import Scope
+from ..rows import Row
+from ..selection import Selection, Values, Where
+from ..table import Cell, Label, Table
 
 ULPS = (0, 1, 2, 3)  # 0 is the run of all other tables
 METHODS = ("scroll-full", "scroll-diag", "closed-full", "mvn")

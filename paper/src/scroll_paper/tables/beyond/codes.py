@@ -5,12 +5,12 @@ from math import isfinite
 
 from scipy.stats import spearmanr
 
-from ..models.methods import TABLE_METHODS
-from . import cell_rows
-from .builders import Scope
-from .records import Record
-from .selection import Selection, Values
-from .table import Cell, Label, Table, cell
+from ...models.methods import TABLE_METHODS
+from .. import cell_rows
+from ..builders import Scope
+from ..records import Record
+from ..selection import Selection, Values
+from ..table import Cell, Label, Table, cell
 
 
 def code_ranks(found: Selection, scope: Scope) -> list[Table]:

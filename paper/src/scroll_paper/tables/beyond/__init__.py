@@ -1,0 +1,1 @@
+"""Builders of tables that the paper does not have."""
