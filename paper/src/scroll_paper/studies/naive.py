@@ -18,6 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from scroll._core.local_rng import Draws
 from scroll.beliefs import Belief, Problem
 from scroll.factors import Moments
 from scroll.heads import RegressionHead
@@ -74,9 +75,9 @@ def drawn(seeds: range, part: int) -> Rows:
     """Return training (part 0) or test rows (1): y = w.psi + (0.2 + psi_1^2) e, all Gaussian."""
     found = []
     for seed in seeds:
-        draw = torch.Generator().manual_seed(2 * seed)
+        draw = torch.Generator().manual_seed(3 * seed)
         w = torch.randn(FEATURES, generator=draw, dtype=torch.float64)
-        draw.manual_seed(2 * seed + part)
+        draw.manual_seed(3 * seed + 1 + part)
         n = TEST_ROWS if part else ROWS
         psi, e = (
             torch.randn(*shape, generator=draw, dtype=torch.float64)
@@ -122,10 +123,11 @@ OBJECTIVES = {
 
 def head_of(method: str | Objective, replicates: int) -> RegressionHead:
     """Return a head in float64 with a small S."""
-    head = RegressionHead(
-        FEATURES, covariance="full", method=method, bias=False, init_std=SMALL, floor=0.0,
-        replicates=(replicates,),
-    )  # fmt: skip
+    with Draws(0):
+        head = RegressionHead(
+            FEATURES, covariance="full", method=method, bias=False, init_std=SMALL, floor=0.0,
+            replicates=(replicates,),
+        )  # fmt: skip
     return head.double()
 
 
