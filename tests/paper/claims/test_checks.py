@@ -11,7 +11,6 @@ from scroll_paper.claims.claim import (
     by_section,
     decide,
     untestable,
-    waiting,
 )
 from scroll_paper.claims.comparisons import (
     ahead,
@@ -201,14 +200,16 @@ def test_a_claim_is_open_without_records():
     none = Evidence([])
     claim = Claim("s", "x", ahead("headline_nll", "MAP", "MVN"), "headline")
     assert decide(claim, none).verdict == "open"
-    assert decide(Claim("s", "x", waiting("soon")), none) == Outcome("open", "soon")
+    assert decide(Claim("s", "x", lambda e: Outcome("open", "soon")), none) == Outcome(
+        "open", "soon"
+    )
     assert decide(Claim("s", "x", untestable("no")), none) == Outcome("not testable here", "no")
     with pytest.raises(ValueError, match="`verdict` must be one of"):
         decide(Claim("s", "x", lambda e: Outcome("maybe", "")), none)
 
 
 def test_claims_of_a_section_stand_together():
-    claims = [Claim(where, str(i), waiting("")) for i, where in enumerate("aba")]
+    claims = [Claim(where, str(i), lambda e: Outcome("open", "")) for i, where in enumerate("aba")]
     assert [(k, [c.statement for c in v]) for k, v in by_section(claims)] == [
         ("a", ["0", "2"]),
         ("b", ["1"]),

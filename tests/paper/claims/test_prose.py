@@ -26,8 +26,10 @@ SETTINGS = {  # decimals that are written out: step sizes, weights and the level
     "prior-ablation": {"0.01", "0.1"},
     "classification": {"0.1"},
     "classification-0l": {"0.1"},
+    "classification-0l-start": {"0.1"},
     "in-text": {"0.1"},
     "ood": {"0.03"},
+    "text-shift": {"0.03"},
     "utkface-e2e": {"0.5", "0.0003", "0.001", "0.003", "0.1", "0.01"},
 }
 

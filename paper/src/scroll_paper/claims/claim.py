@@ -140,15 +140,6 @@ def proven(evidence: Evidence) -> Outcome:
     return Outcome(HOLDS, "tested")
 
 
-def waiting(reason: str) -> Check:
-    """Return the check of a claim whose experiment or records are not there yet.
-
-    Args:
-        reason: what is needed.
-    """
-    return lambda evidence: Outcome(OPEN, reason)
-
-
 def untestable(reason: str) -> Check:
     """Return the check of a claim that cannot be tested here.
 

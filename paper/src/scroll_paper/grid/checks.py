@@ -55,6 +55,17 @@ CHECKS = {
                show_se=True),
         sets=LABELLED,
     ),
+    "closed-batches": GridExperiment(
+        "the closed route on text, trained in mini-batches of 1,024 with sums over the other rows",
+        flat(*lines.CLOSED),
+        several(
+            by_set("closed_batches_auroc", "AUROC", lines.CLOSED, "auroc", show_se=True),
+            by_set("closed_batches_nll", "Test NLL", lines.CLOSED, "nll", show_se=True),
+        ),
+        sets=("sick",),
+        seeds=_TEN,
+        only=("sick",),
+    ),
     "text-shift": GridExperiment(
         "out-of-distribution detection on text, with each way of scaling the inputs by itself",
         flat(*(block for way in range(2) for block in lines.one_way(way))),

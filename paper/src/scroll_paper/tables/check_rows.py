@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ..models.methods import LAMBDAS, TABLE_METHODS
-from .rows import IN_BATCHES, OOD, PLAIN, Row, RowGroup, Ways, group
+from .rows import ALL_ROWS, IN_BATCHES, OOD, PLAIN, Row, RowGroup, Ways, group
 
 
 def weights(knobs: Iterable[float]) -> Ways:
@@ -69,7 +69,7 @@ STEPS = tuple(
         ),
         None,
     )
-    for m in ("scroll-full", "scroll-diag", "scroll-none", "map", "vbll", "mvn", "seq-full")
+    for m in ("scroll-full", "scroll-diag", "scroll-none", "map", "vbll", "mvn")
 )
 _LOWER = (1e-7, 1e-6, 1e-5)  # below the grid of the paper
 WIDER_GRID = RowGroup(
@@ -81,14 +81,29 @@ WIDER_GRID = RowGroup(
 )
 
 
+WAYS = ("short steps", "even rows")  # of scaling the step on features of a large encoder
+
+
+def _way(ways: Ways, way: int) -> Ways:
+    """Return one of the ways alone, or the only one."""
+    return lambda name: (ways(name)[min(way, len(ways(name)) - 1)],)
+
+
 def one_way(way: int) -> tuple[RowGroup, ...]:
     """Rows of the out-of-distribution table on features of text, with one way of scaling alone."""
-
-    def fixed(ways: Ways) -> Ways:
-        return lambda name: (ways(name)[min(way, len(ways(name)) - 1)],)
-
-    blocks = (*OOD, group("batch-closed-full", ranked=None).with_(ways=IN_BATCHES))
     return tuple(
-        RowGroup(tuple(row._replace(ways=fixed(row.ways)) for row in block.rows), block.ranked)
-        for block in blocks
+        RowGroup(tuple(row._replace(ways=_way(row.ways, way)) for row in block.rows), block.ranked)
+        for block in OOD
     )
+
+
+CLOSED = tuple(
+    RowGroup(
+        (
+            Row(("Full closed, all rows", name), "closed-full", ways=_way(ALL_ROWS, way)),
+            Row(("Full closed, batches", name), "batch-closed-full", ways=_way(IN_BATCHES, way)),
+        ),
+        None,
+    )
+    for way, name in enumerate(WAYS)
+)

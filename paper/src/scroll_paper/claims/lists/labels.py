@@ -3,8 +3,8 @@
 from math import isfinite
 
 from ..checks import counted, each, span
-from ..claim import Claim, Evidence, Outcome, waiting
-from ..comparisons import best_of, difference
+from ..claim import Claim, Evidence, Outcome
+from ..comparisons import ahead, best_of, difference
 from .sections import DEPTH, LABELS
 
 NLL, ECE = "appendix_classification_nll", "appendix_classification_ece"
@@ -28,6 +28,18 @@ def stable(evidence: Evidence) -> Outcome:
         means = [evidence.mean(NLL, row, c) for c in evidence.columns(NLL)]
         cases[row] = all(isfinite(x) and x < 1.2 for x in means)
     return counted(cases, words="finite and below 1.2 nat on every set:")
+
+
+def alphas(evidence: Evidence) -> Outcome:
+    """The learned prior precision of each head on each set, from 1 to 10."""
+    table = "cells_labels_alpha"
+    found = {
+        f"{row} on {c}": evidence.mean(table, row, c)
+        for row in evidence.rows(table)
+        for c in evidence.columns(table)
+    }
+    cases = {case: 1 <= alpha <= 10 for case, alpha in found.items()}
+    return counted(cases, words=f"{span([*found.values()], '.2f')}; from 1 to 10:")
 
 
 def near_softmax(evidence: Evidence) -> Outcome:
@@ -189,14 +201,14 @@ CLAIMS = [
     Claim(
         LABELS,
         "The learned prior precision is between 1 and 10 on every set.",
-        waiting('needs the field `alpha` in "metrics" of the records of labels'),
-        "classification",
+        alphas,
+        "cells-labels",
     ),
     Claim(
         LABELS,
         "A grid of weights chosen by validation does not improve Laplace.",
-        waiting("needs records of `softmax` at other weights than 0.1"),
-        "classification",
+        ahead("laplace_grid_nll", "Laplace / weight 0.1", "Laplace / weight by validation", 7),
+        "laplace-grid",
     ),
     Claim(
         DEPTH,
