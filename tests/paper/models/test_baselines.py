@@ -12,6 +12,9 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from torch import nn
 
 from scroll import RegressionHead, refit
+from scroll.beliefs import Problem
+from scroll.factors import Gaussian
+from scroll.objectives.routes import conjugate
 from scroll.training.batches import Rows
 from scroll.training.bodies import MLP
 from scroll.training.dropout import Dropout
@@ -26,7 +29,7 @@ from scroll_paper.models.baselines import Constant, MeanVariance, Variational, l
 from scroll_paper.models.evaluation import Fitted
 from scroll_paper.models.gp import Process
 from scroll_paper.models.method import Setting, prepared
-from scroll_paper.models.methods import TABLE_METHODS
+from scroll_paper.models.methods import SINGLE, TABLE_METHODS
 
 R, N, D, H = 3, 30, 3, 5
 THEIRS = {
@@ -513,3 +516,28 @@ def test_the_loo_gap_is_n_refits_against_the_shared_posterior():
         hat = x @ np.linalg.solve(x.T @ x + alpha * s2 * np.eye(D), x.T)
         assert line.metrics["d_eff"][r].item() == pytest.approx(np.trace(hat), rel=1e-9)
         assert line.metrics["h_max"][r].item() == pytest.approx(np.diag(hat).max(), rel=1e-9)
+
+
+def test_a_posterior_in_single_precision_is_the_exact_one_up_to_rounding():
+    psi, y = torch.randn(40, 6), torch.randn(1, 40)
+    p = Problem(psi, y, Gaussian(torch.tensor([0.5])), torch.tensor([2.0]))
+    exact, rounded = conjugate(p), SINGLE(p)
+    assert rounded.mean.dtype == torch.float64
+    for a, b in ((exact.mean, rounded.mean), (exact.cov.dense(), rounded.cov.dense())):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+        assert (a - b).abs().max() > 1e-10
+
+
+def test_an_mvn_learns_the_offsets_that_it_is_asked_to_learn():
+    psi, y = torch.randn(20, H), torch.randn(20) + 3
+    for offsets in ((True, True), (False, True), (False, False)):
+        head = MeanVariance(H, offsets=offsets)
+        with torch.no_grad():
+            head.offset.fill_(0.7)
+        at, bare = head(psi), head(torch.zeros(1, H))
+        assert (float(bare.mean), float(bare.noise_var.log())) == pytest.approx(
+            tuple(0.7 * learned for learned in offsets)
+        )
+        head.loss(psi, y, 20).backward()
+        assert (head.offset.grad != 0).tolist() == list(offsets)
+        assert at.mean.shape == y.shape

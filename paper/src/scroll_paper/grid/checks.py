@@ -33,6 +33,12 @@ CHECKS = {
             by_set("offset_caliberr", "Calibration error", lines.OFFSETS, "caliberr"),
         ),
     ),
+    "precision": GridExperiment(
+        "posteriors computed in float32: where closed and leave-one-out part",
+        flat(*lines.PRECISIONS),
+        by_set("precision_nll", "Test NLL", lines.PRECISIONS, "nll", show_se=True),
+        sets=("naval", "yacht", "boston"),
+    ),
     "steps": GridExperiment(
         "whether more steps change the sets on which training ends at the cap",
         flat(*lines.STEPS),

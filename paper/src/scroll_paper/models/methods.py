@@ -7,9 +7,17 @@ report: MAP networks also give the Laplace row and, five together, a Deep Ensemb
 from dataclasses import replace
 from functools import partial
 
+import torch
 from torch import Tensor, nn
 
+from scroll._core.value import cast
+from scroll.beliefs import Belief, Problem
+from scroll.beliefs.covariances import Full
 from scroll.heads import Head, RegressionHead
+from scroll.objectives import Objective
+from scroll.objectives.cavities import leave_one_out
+from scroll.objectives.routes import conjugate
+from scroll.objectives.terms import none
 from scroll.training.batches import Rows
 from scroll.training.bodies import MLP
 from scroll.training.network import HeldOutScore, held_out_mse
@@ -27,7 +35,7 @@ KL_WEIGHTS = (0.01, 0.05, 0.2, 1.0)  # of PPGPR with decoupled regularisation
 ALPHAS = (1e-2, 1e-1, 1.0, 1e1)
 
 
-def _normal(covariance: str, method: str = "scroll", bias: bool = False) -> MakeHead:
+def _normal(covariance: str, method: str | Objective = "scroll", bias: bool = False) -> MakeHead:
     """Return the maker of a regression head."""
 
     def make(features: int, lead: Lead, setting: Setting) -> nn.Module:
@@ -117,11 +125,17 @@ def _set_scale(head: nn.Module, knobs: Tensor, rows: Rows) -> None:
     head.get_parameter("log_noise").copy_(rows.y.std(-1).log() - 2.3)
 
 
-def _bound(covariance: str, method: str, orders: int = 1) -> Training:
+def _bound(covariance: str, method: str | Objective, orders: int = 1) -> Training:
     """A belief that is a posterior, or bound to one, at each step."""
     return Training(_normal(covariance, method), start=_set_noise, orders=orders)
 
 
+def _in_single(p: Problem) -> Belief[Full]:
+    """Return the posterior, computed in float32."""
+    return cast(conjugate(cast(p, torch.float32)), p.psi.dtype)
+
+
+SINGLE = replace(conjugate, compute=_in_single, name="conjugate_in_single")
 _ridge = partial(Training, grid=LAMBDAS, mean_form=True)
 _mse: HeldOutScore = held_out_mse
 _MAP = _ridge(
@@ -228,6 +242,10 @@ TABLE_METHODS: dict[str, Method] = {
     "hybrid-full": Method("Hybrid-Full", _bound("full", "hybrid")),
     "hybrid-diag": Method("Hybrid-Diag", _bound("diag", "hybrid")),
     **_CODED,
+    "closed-full-single": Method("Full closed", _bound("full", Objective(SINGLE))),
+    "loo-full-single": Method(
+        "Full LOO", _bound("full", Objective(SINGLE, leave_one_out, prior=none))
+    ),
     "batch-closed-full": Method("Full closed, in batches", _bound("full", "batch-closed")),
     **{
         f"{kind.lower()}-hybrid-{cov.lower()}": Method(

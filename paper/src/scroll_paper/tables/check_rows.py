@@ -30,6 +30,13 @@ STARTS = tuple(
     )
     for kind in ("OvA", "Ordinal")
 )
+PRECISIONS = tuple(
+    RowGroup(
+        (Row((name, "float64"), method), Row((name, "float32"), f"{method}-single")),
+        None,
+    )
+    for name, method in (("Full closed", "closed-full"), ("Full LOO", "loo-full"))
+)
 _PENALTIES = (1e-3, 1e-2, 0.1, 1.0)
 PENALISED = RowGroup(
     tuple(
