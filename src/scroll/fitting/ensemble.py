@@ -21,12 +21,10 @@ from ..training.state import Trained
 from .calibration import Calibration, Tails, best_power, fit_tails, fit_width, lapse_rate
 from .candidates import Candidate
 from .folds import Folds, Judged, folds_of
+from .mixing import power_of_all, shrinkage, stacking_weights
 from .stacks import Data, Features, Job, Members, each, features, member_seeds, posterior
-from .trials import Trial, allowed, predict, promising, trial_of, untrained
-from .weights import stacking_weights
+from .trials import Trial, allowed, promising, trial_of, untrained
 
-LOOKED_AT, NARROWEST = 2000, 0.25  # rows that the variance between members is measured on
-BETWEEN = 1.5  # times that variance: once for the spread of the members, half for their mean
 GAIN = 0.5  # standard errors by which one more body must improve the mixture
 PILOT = 25  # per cent of the steps after which the maps of a target are compared
 
@@ -212,7 +210,7 @@ def _calibration(
         return Calibration(width)
     if isinstance(members, Normal):
         width, tail, _ = fit_tails(members, folds.y, folds.weight, tails)
-        return Calibration(width, _shrinkage(chosen, folds, width), tail)
+        return Calibration(width, shrinkage(chosen, folds, width), tail)
     if not job.plan.lapses:
         return Calibration()
     labels = cast(list[Labels], stacks)
@@ -222,35 +220,9 @@ def _calibration(
     mixed = (power * mixed).log_softmax(-1)
     frequencies = rates(data, mixed.shape[-1])
     lapse = lapse_rate(mixed[None], folds.y, frequencies, len(data.y), folds.weight)
-    return Calibration(power=power, lapse=lapse)
-
-
-@torch.no_grad()
-def _shrinkage(chosen: list[Trial], folds: Folds, width: float) -> float:
-    """Return the factor on the width that allows for the mixture of all folds.
-
-    Rows out of fold are judged by one member of each body. The ensemble mixes all of them, which
-    adds the variance between them. Its mean is also more accurate, by as much if the errors of the
-    members were independent; they share some.
-
-    Args:
-        chosen: the bodies that are mixed.
-        folds: the rows of each member.
-        width: factor on the standard deviations of the members.
-    """
-    if not folds.crossed:
-        return 1.0
-    between, within = [], []
-    rows = folds.held.x[:, : -(-LOOKED_AT // len(folds.number))].flatten(0, 1)
-    for trial in chosen:
-        psi = features(trial.done.network, rows.expand(len(folds.number), *rows.shape))
-        p = cast(Normal, predict(trial.done.network, trial.bound, trial.route, psi))
-        between.append(p.mean.double().var(0))
-        within.append(p.variance.double().mean(0) * width**2)
-    ratio = torch.stack(between).mean(0) / torch.stack(within).mean(0)
-    members = len(folds.number)
-    excess = BETWEEN * (members - 1) / members * ratio.mean()
-    return float((1 - excess).clamp(min=NARROWEST).sqrt())
+    return Calibration(
+        power=power, power_of_all=power_of_all(chosen, weights, folds, power), lapse=lapse
+    )
 
 
 def _members(job: Job, trial: Trial, folds: Folds, seeds: Sequence[int]) -> Members:
