@@ -37,9 +37,13 @@ def test_bodies_for_labels_are_thinned_more_and_start_at_lower_frequencies():
 
 
 def test_the_number_of_steps_grows_with_the_square_root_of_the_rows():
-    assert n_steps(1) == n_steps(500)
-    assert n_steps(40_000) == pytest.approx(2 * n_steps(10_000), abs=20)
-    assert all(n_steps(n) % 20 == 0 for n in (500, 777, 12_345))  # whole evaluations
+    for kind, least in (("real", 2000), ("counts", 500), ("labels", 500)):
+        of = lambda n, kind=kind: n_steps(n, kind)
+        assert of(1) == of(least) == pytest.approx(40 * least**0.5, abs=10)
+        assert of(least + 100) > of(least)
+        assert of(40_000) == pytest.approx(2 * of(10_000), abs=20)
+        assert all(of(n) % 20 == 0 for n in (500, 777, 12_345))  # whole evaluations
+        assert default("auto", 4, 3, kind, 100).settings.steps == of(100)
 
 
 def test_bodies_race_after_a_fifth_of_the_steps():

@@ -26,6 +26,7 @@ from .stacks import Data, Features, Job, Members, each, features, member_seeds, 
 from .trials import Trial, allowed, promising, trial_of, untrained
 
 GAIN = 0.5  # standard errors by which one more body must improve the mixture
+AHEAD = 1.0  # standard errors by which a mixture must be better than the linear body
 PILOT = 25  # per cent of the steps after which the maps of a target are compared
 
 
@@ -155,22 +156,37 @@ def _chosen(
         kept = [i for i in sorted(range(len(each)), key=lambda i: -each[i]) if each[i] > 0]
         return [trials[i] for i in kept], [each[i] for i in kept]
     mixed = lambda some: _mixed([trials[i] for i in some], folds, tails)
-    return [trials[i] for i in best_mixture(len(trials), mixed, folds, single)], None
+    plain = [i for i, trial in enumerate(trials) if trial.body.name == "linear"]
+    found = best_mixture(len(trials), mixed, folds, single, *plain)
+    return [trials[i] for i in found], None
 
 
 def best_mixture(
-    n_bodies: int, log_p: Callable[[Sequence[int]], Tensor], folds: Folds, single: bool
+    n_bodies: int,
+    log_p: Callable[[Sequence[int]], Tensor],
+    folds: Folds,
+    single: bool,
+    plain: int | None = None,
 ) -> list[int]:
     """Return which bodies to mix equally, the best one first.
 
-    A body is added if the judged rows of the mixture are better by half a standard error.
+    A body is added if the judged rows of the mixture are better by half a standard error. The plain
+    body is alone unless the mixture is better than it by one standard error: the best of several
+    bodies on few rows is partly luck.
 
     Args:
         n_bodies: number of bodies.
         log_p: returns the calibrated log density of the judged rows, (J,), mixed over some bodies.
         folds: the weights of the rows.
         single: whether to take one body only.
+        plain: the simplest body, if there is one.
     """
+
+    def ahead(some: tuple[int, ...], others: tuple[int, ...], errors: float) -> bool:
+        gain = found[some] - found[others]
+        error = float(gain.std()) / len(gain) ** 0.5 if len(gain) > 1 else torch.inf
+        return float(folds.score(gain)) > errors * error
+
     found: dict[tuple[int, ...], Tensor] = {
         (i,): log_p((i,)).nan_to_num(-torch.inf) for i in range(n_bodies)
     }
@@ -179,11 +195,15 @@ def best_mixture(
         more = [(*chosen, i) for i in range(n_bodies) if i not in chosen]
         found |= {some: log_p(some).nan_to_num(-torch.inf) for some in more}
         best = max(more, key=lambda some: float(folds.score(found[some])))
-        gain = found[best] - found[chosen]
-        error = float(gain.std()) / len(gain) ** 0.5 if len(gain) > 1 else torch.inf
-        if not float(folds.score(gain)) > GAIN * error:
+        if not ahead(best, chosen, GAIN):
             break
         chosen = best
+    if (
+        plain is not None
+        and found[(plain,)].isfinite().all()
+        and not ahead(chosen, (plain,), AHEAD)
+    ):
+        return [plain]
     return list(chosen)
 
 

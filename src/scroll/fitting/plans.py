@@ -13,7 +13,8 @@ from .candidates import Body, Candidate, First, Lead, candidates
 LABELS = ("ova", "gaussreg", "ordinal")  # likelihoods
 FEW = 1000  # with fewer training rows a linear body is tried for real targets: docs/recipe.md
 BATCH, LABEL_BATCH = 128, 64  # rows per step
-STEPS, LEAST_ROWS = 40, 500  # steps per square root of the rows
+STEPS = 40  # per square root of the rows
+LEAST_ROWS = {"real": 2000, "counts": 500, "labels": 500}  # by which the steps are counted
 SEVERAL, FAST_STEPS = 2000, 400  # rows from which `fast` has more features; its steps, at most
 EVERY = 20  # steps between two looks at the held-out rows
 PATIENCE, LABEL_PATIENCE = 10, 5  # looks without progress after which a member stops
@@ -79,7 +80,7 @@ def default(body: Body, plain: int, ranked: int, kind: str, n_rows: int) -> Plan
     labels = kind == "labels"
     names = ["smooth", "swell", "waves"] if labels else ["smooth", "waves"]
     names += ["linear"] * (kind != "real" or n_rows < FEW)
-    steps = n_steps(n_rows)
+    steps = n_steps(n_rows, kind)
     race = (max(steps // 5, EVERY), LABELS_BEHIND if labels else BEHIND)
     return _trained(candidates(body, plain, ranked, labels, names), steps, labels, race)
 
@@ -92,7 +93,7 @@ def best(body: Body, plain: int, ranked: int, kind: str, n_rows: int) -> Plan:
     labels = kind == "labels"
     names = ("smooth", "deep", "swell", "waves", "fourier", "linear")
     found = candidates(body, plain, ranked, labels, names)
-    return _trained(found, 2 * n_steps(n_rows), labels, race=(0, 0.0))
+    return _trained(found, 2 * n_steps(n_rows, kind), labels, race=(0, 0.0))
 
 
 def fast(body: Body, plain: int, ranked: int, kind: str, n_rows: int) -> Plan:
@@ -104,7 +105,8 @@ def fast(body: Body, plain: int, ranked: int, kind: str, n_rows: int) -> Plan:
     found = candidates(
         body, plain, ranked, kind == "labels", ("fourier-wide" if wide else "fourier",)
     )
-    plan = _trained(found, min(n_steps(n_rows), FAST_STEPS), kind == "labels", race=(0, 0.0))
+    steps = min(n_steps(n_rows, kind), FAST_STEPS)
+    plan = _trained(found, steps, kind == "labels", race=(0, 0.0))
     return replace(plan, added=FAST_ADDED)
 
 
@@ -127,9 +129,14 @@ def _trained(
     return Plan(found, how, retrain_on_all=labels, lapses=labels, race=race)
 
 
-def n_steps(n_rows: int) -> int:
-    """Return the length of the training cycle: the square root of the rows, times a constant."""
-    return round(STEPS * max(n_rows, LEAST_ROWS) ** 0.5 / EVERY) * EVERY
+def n_steps(n_rows: int, kind: str) -> int:
+    """Return the length of the training cycle: the square root of the rows, times a constant.
+
+    Args:
+        n_rows: number of training rows.
+        kind: of target: "real", "counts" or "labels".
+    """
+    return round(STEPS * max(n_rows, LEAST_ROWS[kind]) ** 0.5 / EVERY) * EVERY
 
 
 def paper(plain: int) -> Plan:
