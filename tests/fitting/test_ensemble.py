@@ -354,3 +354,9 @@ def test_a_pilot_is_continued_as_if_it_had_not_been_paused(body):
     for one, two in zip(plain.parts, continued.parts, strict=True):
         for p, q in zip(one.network.parameters(), two.network.parameters(), strict=True):
             assert torch.equal(p, q)
+
+
+@pytest.mark.parametrize(("most", "left"), [(1000, 300), (60, 340), (5, 390)])
+def test_a_pilot_takes_a_quarter_of_the_steps_or_as_many_as_the_plan_allows(most, left):
+    """At least one evaluation."""
+    assert pilot(job(steps=400, pilot=most), members=3, seed=0).run.left == left

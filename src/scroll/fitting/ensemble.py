@@ -22,12 +22,12 @@ from .calibration import Calibration, Tails, best_power, fit_tails, fit_width, l
 from .candidates import Candidate
 from .folds import Folds, Judged, folds_of
 from .mixing import power_of_all, shrinkage, stacking_weights
+from .plans import PILOT
 from .stacks import Data, Features, Job, Members, each, features, member_seeds, posterior
 from .trials import Trial, allowed, promising, trial_of, untrained
 
 GAIN = 0.5  # standard errors by which one more body must improve the mixture
 AHEAD = 1.0  # standard errors by which a mixture must be better than the linear body
-PILOT = 25  # per cent of the steps after which the maps of a target are compared
 
 
 class Pilot(NamedTuple):
@@ -135,7 +135,8 @@ def pilot(job: Job, *, members: int, seed: int) -> Pilot:
         )
         return Pilot(float(folds.score(trial.best.log_p)), None)
     run = job.run(network, body, folds.rows, folds.held, seeds)
-    run.advance(max(PILOT * job.plan.settings.steps // 100, job.plan.settings.every))
+    how = job.plan.settings
+    run.advance(max(min(how.steps // PILOT, job.plan.pilot), how.every))
     return Pilot(-float(run.best().mean()), run)
 
 
