@@ -30,7 +30,7 @@ from scroll_paper.tables import records
 RESULTS, PICTURES = Path("results/recipe"), Path("docs/recipe")
 SHIPPED = "as shipped"
 TICKS = (-0.5, -0.1, -0.02, 0, 0.02, 0.1, 0.5)
-Change = dict[str, Any] | Callable[[int], dict[str, Any]]  # of the number of rows
+Change = dict[str, Any] | Callable[[int], dict[str, Any]]  # of the number of steps
 
 BELIEF: dict[str, Change] = {
     "full covariance": {"covariance": "full"},
@@ -38,8 +38,8 @@ BELIEF: dict[str, Change] = {
     "no covariance": {"covariance": "none"},
 }
 TRAINING: dict[str, Change] = {
-    "half the steps": lambda rows: {"max_steps": n_steps(rows) // 2},
-    "twice the steps": lambda rows: {"max_steps": 2 * n_steps(rows)},
+    "half the steps": lambda steps: {"max_steps": steps // 2},
+    "twice the steps": lambda steps: {"max_steps": 2 * steps},
     "batches of 64": {"batch_size": 64},
     "batches of 256": {"batch_size": 256},
     "learning rate 0.0025": {"learning_rate": 0.0025},
@@ -82,7 +82,8 @@ def measured(task: str, name: str, change: Change, seed: int) -> dict[str, float
     x, y = np.asarray(table.x, np.float64), np.asarray(table.y, np.float64)
     y = y.astype(np.int64) if table.classes else y
     parts = protocol.split(range(len(y)), seed)
-    how = change(len(parts.train)) if callable(change) else change
+    kind = "labels" if table.classes else "real"
+    how = change(n_steps(len(parts.train), kind)) if callable(change) else change
     began = sum(os.times()[:4])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 from scipy.special import logsumexp
 
 import scroll
@@ -20,6 +20,7 @@ from scroll.fitting.calibration import (
     fit_width,
     lapse_rate,
     log_density,
+    power_of_mixture,
 )
 from scroll.predictive import Categorical, Normal, Ordered, Tail
 
@@ -378,3 +379,55 @@ def test_the_power_is_the_best_one():
     assert found == pytest.approx(best, rel=0.02)
     assert found == pytest.approx(1.6, rel=0.1)
     assert best_power(logits[:5].log_softmax(-1), y[:5]) == 1.0
+
+
+def entropies(log_p):
+    """The entropy of each row, by scipy."""
+    return stats.entropy(np.exp(log_p - logsumexp(log_p, axis=-1, keepdims=True)), axis=-1)
+
+
+def disagreeing(spread, seed=0):
+    """Members (5, 300, 3) whose logits differ by independent errors, and the true logits."""
+    rng = np.random.default_rng(seed)
+    truth = 2 * rng.normal(size=(300, 3))
+    each = truth + spread * rng.normal(size=(5, 300, 3))
+    return each - logsumexp(each, axis=-1, keepdims=True), truth
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_mixture_is_raised_to_the_entropy_of_its_members(weighted):
+    each, _ = disagreeing(0.5)
+    mixed = logsumexp(each, axis=0)
+    weight = np.random.default_rng(1).uniform(0, 2, 300) if weighted else np.ones(300)
+    wanted = np.average(entropies(0.8 * each).mean(0), weights=weight)
+    want = brentq(lambda b: np.average(entropies(b * mixed), weights=weight) - wanted, 0.8, 1.2)
+    given = torch.from_numpy(weight) if weighted else None
+    found = power_of_mixture(torch.from_numpy(each), 0.8, given)
+    assert found == pytest.approx(want, abs=1e-9)
+    assert found > 0.82
+
+
+def test_members_that_agree_keep_their_power():
+    each, _ = disagreeing(0.0)
+    assert power_of_mixture(torch.from_numpy(each), 0.8) == pytest.approx(0.8, abs=1e-9)
+    sure = torch.tensor([[[0.0, -torch.inf]], [[0.0, -torch.inf]]])
+    assert power_of_mixture(sure, 1.3) == 1.3
+    torn = torch.tensor([[[0.0, -torch.inf]], [[-torch.inf, 0.0]]])  # no power helps
+    assert power_of_mixture(torn, 1.0) == pytest.approx(1.5, abs=1e-9)
+
+
+@pytest.mark.parametrize("spread", [0.3, 0.6, 1.0])
+def test_the_power_of_the_mixture_is_better_than_that_of_its_members(spread):
+    """The power is fitted to one member per row, as for rows out of fold."""
+    each, truth = disagreeing(spread)
+    p = np.exp(truth - logsumexp(truth, axis=-1, keepdims=True))
+    y = np.array([np.random.default_rng(n).choice(3, p=row) for n, row in enumerate(p)])
+    own = each[np.arange(300) % 5, np.arange(300)]
+    power = best_power(torch.from_numpy(own), torch.from_numpy(y))
+
+    def loss(b):
+        """The expected NLL of new labels of these rows."""
+        log_p = b * (logsumexp(each, axis=0) - np.log(5))
+        return -(p * (log_p - logsumexp(log_p, axis=-1, keepdims=True))).sum(-1).mean()
+
+    assert loss(power_of_mixture(torch.from_numpy(each), power)) < loss(power)

@@ -239,6 +239,39 @@ def test_one_more_body_must_improve_by_half_a_standard_error(share, chosen):
     assert best_mixture(2, lambda some: table[tuple(some)], judged(400), False) == chosen
 
 
+@pytest.mark.parametrize(("share", "chosen"), [(0.9, [0]), (1.1, [1])])
+@pytest.mark.parametrize("single", [False, True])
+def test_a_body_must_be_better_than_the_plain_one_by_a_standard_error(share, chosen, single):
+    noise = torch.randn(400)
+    noise -= noise.mean()
+    table = {(0,): torch.zeros(400), (1,): noise + share * noise.std() / 20}
+    table[1, 0] = table[(1,)] - 1
+    choose = lambda *plain: best_mixture(
+        2, lambda some: table[tuple(some)], judged(400), single, *plain
+    )
+    assert choose() == [1]
+    assert choose(0) == chosen
+    table[(0,)] = torch.full((400,), torch.nan)
+    assert choose(0) == [1]
+
+
+def test_the_plain_body_is_alone_if_a_mixture_with_it_is_no_better():
+    """It joins the best body by chance, which is better than either by little."""
+    noise = torch.randn(2, 400)
+    noise -= noise.mean(1, keepdim=True)
+    both = torch.zeros(400) + 0.01 * noise[1]
+    table = {(0,): noise[0], (1,): noise[0] - 0.001, (0, 1): noise[0] + 0.001 + both}
+    choose = lambda *plain: best_mixture(
+        2, lambda some: table[tuple(some)], judged(400), False, *plain
+    )
+    assert choose() == [0, 1]
+    assert choose(1) == [0, 1]  # better than the second by four standard errors
+    table[(1,)] = noise[0] - 0.0001
+    table[0, 1] = noise[0] + 0.0004 + both
+    assert choose() == [0, 1]
+    assert choose(1) == [1]
+
+
 def test_rows_choose_bodies_by_their_weight():
     first = torch.arange(200) < 50
     log_p = torch.where(torch.stack([first, ~first]), 0.0, -1.0)
@@ -321,3 +354,9 @@ def test_a_pilot_is_continued_as_if_it_had_not_been_paused(body):
     for one, two in zip(plain.parts, continued.parts, strict=True):
         for p, q in zip(one.network.parameters(), two.network.parameters(), strict=True):
             assert torch.equal(p, q)
+
+
+@pytest.mark.parametrize(("most", "left"), [(1000, 300), (60, 340), (5, 390)])
+def test_a_pilot_takes_a_quarter_of_the_steps_or_as_many_as_the_plan_allows(most, left):
+    """At least one evaluation."""
+    assert pilot(job(steps=400, pilot=most), members=3, seed=0).run.left == left

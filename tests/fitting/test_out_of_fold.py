@@ -92,12 +92,13 @@ def test_labels_are_judged_by_the_member_that_did_not_see_them(ensembles):
     x, y = table()
     k = np.digitize(y, (-0.5, 0.5))
     model = ScrollClassifier(n_members=M, **QUICK).fit(x, k)
-    (part,) = ensembles[0].parts
+    ((part,), calibration) = ensembles[0].parts, ensembles[0].calibration
     with torch.no_grad():
         p = part.network(model.model_.encoder(torch.from_numpy(x)).expand(M, -1, -1))
     own = fold_of_rows(x, k, labels=True), np.arange(N)
     spec = model.model_.spec
-    powered = p.probs.double().numpy()[own] ** spec.power
+    assert spec.power > calibration.power  # that of the mixture of all folds
+    powered = p.probs.double().numpy()[own] ** calibration.power
     probs = powered / powered.sum(1, keepdims=True)
     probs = (1 - spec.lapse) * probs + spec.lapse * model.model_.rates.numpy()
     found = {name: column[np.argsort(model.oof_["row"])] for name, column in model.oof_.items()}

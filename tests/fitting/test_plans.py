@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from scroll.fitting.candidates import candidates
-from scroll.fitting.plans import FEW, default, n_steps, paper
+from scroll.fitting.plans import FEW, best, default, n_steps, paper
 
 
 def names(kind, n_rows=5000, body="auto", ranked=3):
@@ -37,12 +37,23 @@ def test_bodies_for_labels_are_thinned_more_and_start_at_lower_frequencies():
 
 
 def test_the_number_of_steps_grows_with_the_square_root_of_the_rows():
-    assert n_steps(1) == n_steps(500)
-    assert n_steps(40_000) == pytest.approx(2 * n_steps(10_000), abs=20)
-    assert all(n_steps(n) % 20 == 0 for n in (500, 777, 12_345))  # whole evaluations
+    for kind, least in (("real", 2000), ("counts", 500), ("labels", 500)):
+        of = lambda n, kind=kind: n_steps(n, kind)
+        assert of(1) == of(least) == pytest.approx(40 * least**0.5, abs=10)
+        assert of(least + 100) > of(least)
+        assert of(40_000) == pytest.approx(2 * of(10_000), abs=20)
+        assert all(of(n) % 20 == 0 for n in (500, 777, 12_345))  # whole evaluations
+        assert default("auto", 4, 3, kind, 100).settings.steps == of(100)
 
 
-def test_bodies_race_after_a_fifth_of_the_steps():
-    plan = default("auto", 4, 3, "real", 5000)
-    assert plan.race[0] == plan.settings.steps // 5
+@pytest.mark.parametrize("kind", ["real", "counts", "labels"])
+def test_bodies_race_after_a_fifth_of_the_steps_and_maps_after_a_quarter(kind):
+    """Small tables of numbers train longer, but are compared as early as others."""
+    for rows in (100, 5000):
+        plan, steps = default("auto", 4, 3, kind, rows), n_steps(rows, "labels")
+        assert plan.race[0] == steps // 5
+        assert plan.pilot == steps // 4
+        assert plan.settings.steps == (1780 if (kind, rows) == ("real", 100) else steps)
+    twice = best("auto", 4, 3, kind, 5000)
+    assert (twice.settings.steps, twice.pilot) == (2 * steps, steps // 2)
     assert paper(4).race[0] == 0  # all of the paper's are trained to the end

@@ -168,5 +168,5 @@ def test_a_recipe_is_the_same_from_python_skpro_and_the_command_line(recipe, mon
     three = recipe_of(monkeypatch, from_the_command_line)
     assert one == two == three
     (how, members) = one
-    want = {"default": (n_steps(60), BATCH, 5), "paper": (6000, None, 1)}
+    want = {"default": (n_steps(60, "real"), BATCH, 5), "paper": (6000, None, 1)}
     assert (how.steps, how.batch, members) == want[recipe]

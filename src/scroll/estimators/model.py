@@ -112,15 +112,17 @@ class Model(nn.Module):
     def _mixed(self, chunks: list[list[Moments]]) -> Distribution:
         return self.finish(self._stacks(chunks))
 
-    def finish(self, stacks: Sequence[Stack]) -> Distribution:
+    def finish(self, stacks: Sequence[Stack], power: float | None = None) -> Distribution:
         """Return the calibrated mixture of the members, in the target's own units.
 
         Args:
             stacks: predictives of members (M, ...), in the units of training.
+            power: of the probabilities of labels; that of the whole ensemble by default.
         """
         p = mix(stacks, self.shift, self.scale, self.spec.weights)
         if self.spec.lapse:
-            return cast(Labels, p).recalibrated(self.spec.power, self.spec.lapse, self.rates)
+            power = self.spec.power if power is None else power
+            return cast(Labels, p).recalibrated(power, self.spec.lapse, self.rates)
         if self.tail.kind != "gaussian" or self.map is not None:
             p = with_tails(self._limited(p), self.tail, WIDEST if self._heavy else None)
         return p if self.map is None else Mapped(cast(Any, p), self.map)

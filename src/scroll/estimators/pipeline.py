@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import count
 from typing import NamedTuple, cast
 
@@ -165,7 +166,7 @@ def _completed(spec: Spec, task: Task, found: Ensemble, cost: float) -> Spec:
         parts=[(part.body, part.routes) for part in found.parts],
         weights=found.weights,
         tried={name: score + cost for name, score in found.tried.items()},
-        power=calibration.power,
+        power=calibration.power_of_all,
         lapse=calibration.lapse,
         width=calibration.width * calibration.shrinkage,
         tail=asdict(calibration.tail),
@@ -179,7 +180,7 @@ def _put_scores(model: Model, found: Ensemble, rows: Sample, parts: Split | None
 
     Args:
         model: assembled, with its calibration.
-        found: predictives of the held-out rows, and the width of a member by itself.
+        found: predictives of the held-out rows, and the calibration of a member by itself.
         rows: the table that the judged rows come from.
         parts: the split of the table; None if it is the user's own and all of it is judged.
     """
@@ -189,7 +190,9 @@ def _put_scores(model: Model, found: Ensemble, rows: Sample, parts: Split | None
         number = parts.train if folds.crossed else parts.held
     number = number[: len(folds.y)]
     y = as_tensor("y", rows.y[number])
-    model.oof.copy_(found.judged.scores(model.finish, y, found.calibration.width))
+    calibration = found.calibration
+    finish = partial(model.finish, power=calibration.power)
+    model.oof.copy_(found.judged.scores(finish, y, calibration.width))
     model.oof_rows.copy_(torch.from_numpy(number))
 
 

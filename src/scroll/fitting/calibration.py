@@ -31,6 +31,7 @@ DEGREES = (3, 4, 5, 6, 8, 10, 14, 20, 30)  # of freedom
 SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 FACTORS = (2.0, 3.0, 4.0, 6.0, 10.0, 20.0, 40.0, 100.0)
 PARAMETERS = {"gaussian": 0, "student": 1, "lapse": 2}
+SHARPEST, BISECTIONS = 1.5, 40  # largest factor on the power of a mixture; steps that find it
 GOLDEN = (5**0.5 - 1) / 2
 
 
@@ -41,7 +42,8 @@ class Calibration(NamedTuple):
         width: factor on the standard deviations of a real target, of a member by itself.
         shrinkage: further factor, of the members in the ensemble.
         tail: the shape of its noise.
-        power: of the probabilities of labels.
+        power: of the probabilities of labels, of the members of one fold.
+        power_of_all: the same of the mixture of all folds.
         lapse: share of rows with a random label.
     """
 
@@ -49,6 +51,7 @@ class Calibration(NamedTuple):
     shrinkage: float = 1.0
     tail: Tail = Tail()
     power: float = 1.0
+    power_of_all: float = 1.0
     lapse: float = 0.0
 
 
@@ -209,6 +212,32 @@ def best_power(log_probs: Tensor, y: Tensor, weight: Tensor | None = None) -> fl
     scores = [log_p.gather(-1, y[:, None])[:, 0] for log_p in each]
     means = [(score if weight is None else score * weight).mean() for score in scores]
     return float(POWERS[torch.stack(means).argmax()])
+
+
+def power_of_mixture(log_probs: Tensor, power: float, weight: Tensor | None = None) -> float:
+    """Return the power at which the mean entropy of a mixture is that of its members.
+
+    The members are raised to a power of their own. Mixing them adds the entropy of their
+    disagreement; the mixture is also more accurate than they are.
+
+    Args:
+        log_probs: of the members, normalised, (M, N, K).
+        power: of the members.
+        weight: of the rows.
+    """
+    each = log_probs.double()
+    mixed = each.logsumexp(0) - log(len(each))
+
+    def entropy(log_p: Tensor) -> float:
+        log_p = log_p.log_softmax(-1)
+        rows = -(log_p.exp() * log_p).nan_to_num(0.0).sum(-1)
+        return float((rows if weight is None else rows * weight).mean())
+
+    wanted, low, high = entropy(power * each), power, SHARPEST * power
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if entropy(middle * mixed) > wanted else (low, middle)
+    return low
 
 
 def lapse_rate(

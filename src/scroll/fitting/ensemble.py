@@ -21,14 +21,13 @@ from ..training.state import Trained
 from .calibration import Calibration, Tails, best_power, fit_tails, fit_width, lapse_rate
 from .candidates import Candidate
 from .folds import Folds, Judged, folds_of
+from .mixing import power_of_all, shrinkage, stacking_weights
+from .plans import PILOT
 from .stacks import Data, Features, Job, Members, each, features, member_seeds, posterior
-from .trials import Trial, allowed, predict, promising, trial_of, untrained
-from .weights import stacking_weights
+from .trials import Trial, allowed, promising, trial_of, untrained
 
-LOOKED_AT, NARROWEST = 2000, 0.25  # rows that the variance between members is measured on
-BETWEEN = 1.5  # times that variance: once for the spread of the members, half for their mean
 GAIN = 0.5  # standard errors by which one more body must improve the mixture
-PILOT = 25  # per cent of the steps after which the maps of a target are compared
+AHEAD = 1.0  # standard errors by which a mixture must be better than the linear body
 
 
 class Pilot(NamedTuple):
@@ -136,7 +135,8 @@ def pilot(job: Job, *, members: int, seed: int) -> Pilot:
         )
         return Pilot(float(folds.score(trial.best.log_p)), None)
     run = job.run(network, body, folds.rows, folds.held, seeds)
-    run.advance(max(PILOT * job.plan.settings.steps // 100, job.plan.settings.every))
+    how = job.plan.settings
+    run.advance(max(min(how.steps // PILOT, job.plan.pilot), how.every))
     return Pilot(-float(run.best().mean()), run)
 
 
@@ -157,22 +157,37 @@ def _chosen(
         kept = [i for i in sorted(range(len(each)), key=lambda i: -each[i]) if each[i] > 0]
         return [trials[i] for i in kept], [each[i] for i in kept]
     mixed = lambda some: _mixed([trials[i] for i in some], folds, tails)
-    return [trials[i] for i in best_mixture(len(trials), mixed, folds, single)], None
+    plain = [i for i, trial in enumerate(trials) if trial.body.name == "linear"]
+    found = best_mixture(len(trials), mixed, folds, single, *plain)
+    return [trials[i] for i in found], None
 
 
 def best_mixture(
-    n_bodies: int, log_p: Callable[[Sequence[int]], Tensor], folds: Folds, single: bool
+    n_bodies: int,
+    log_p: Callable[[Sequence[int]], Tensor],
+    folds: Folds,
+    single: bool,
+    plain: int | None = None,
 ) -> list[int]:
     """Return which bodies to mix equally, the best one first.
 
-    A body is added if the judged rows of the mixture are better by half a standard error.
+    A body is added if the judged rows of the mixture are better by half a standard error. The plain
+    body is alone unless the mixture is better than it by one standard error: the best of several
+    bodies on few rows is partly luck.
 
     Args:
         n_bodies: number of bodies.
         log_p: returns the calibrated log density of the judged rows, (J,), mixed over some bodies.
         folds: the weights of the rows.
         single: whether to take one body only.
+        plain: the simplest body, if there is one.
     """
+
+    def ahead(some: tuple[int, ...], others: tuple[int, ...], errors: float) -> bool:
+        gain = found[some] - found[others]
+        error = float(gain.std()) / len(gain) ** 0.5 if len(gain) > 1 else torch.inf
+        return float(folds.score(gain)) > errors * error
+
     found: dict[tuple[int, ...], Tensor] = {
         (i,): log_p((i,)).nan_to_num(-torch.inf) for i in range(n_bodies)
     }
@@ -181,11 +196,15 @@ def best_mixture(
         more = [(*chosen, i) for i in range(n_bodies) if i not in chosen]
         found |= {some: log_p(some).nan_to_num(-torch.inf) for some in more}
         best = max(more, key=lambda some: float(folds.score(found[some])))
-        gain = found[best] - found[chosen]
-        error = float(gain.std()) / len(gain) ** 0.5 if len(gain) > 1 else torch.inf
-        if not float(folds.score(gain)) > GAIN * error:
+        if not ahead(best, chosen, GAIN):
             break
         chosen = best
+    if (
+        plain is not None
+        and found[(plain,)].isfinite().all()
+        and not ahead(chosen, (plain,), AHEAD)
+    ):
+        return [plain]
     return list(chosen)
 
 
@@ -212,7 +231,7 @@ def _calibration(
         return Calibration(width)
     if isinstance(members, Normal):
         width, tail, _ = fit_tails(members, folds.y, folds.weight, tails)
-        return Calibration(width, _shrinkage(chosen, folds, width), tail)
+        return Calibration(width, shrinkage(chosen, folds, width), tail)
     if not job.plan.lapses:
         return Calibration()
     labels = cast(list[Labels], stacks)
@@ -222,35 +241,9 @@ def _calibration(
     mixed = (power * mixed).log_softmax(-1)
     frequencies = rates(data, mixed.shape[-1])
     lapse = lapse_rate(mixed[None], folds.y, frequencies, len(data.y), folds.weight)
-    return Calibration(power=power, lapse=lapse)
-
-
-@torch.no_grad()
-def _shrinkage(chosen: list[Trial], folds: Folds, width: float) -> float:
-    """Return the factor on the width that allows for the mixture of all folds.
-
-    Rows out of fold are judged by one member of each body. The ensemble mixes all of them, which
-    adds the variance between them. Its mean is also more accurate, by as much if the errors of the
-    members were independent; they share some.
-
-    Args:
-        chosen: the bodies that are mixed.
-        folds: the rows of each member.
-        width: factor on the standard deviations of the members.
-    """
-    if not folds.crossed:
-        return 1.0
-    between, within = [], []
-    rows = folds.held.x[:, : -(-LOOKED_AT // len(folds.number))].flatten(0, 1)
-    for trial in chosen:
-        psi = features(trial.done.network, rows.expand(len(folds.number), *rows.shape))
-        p = cast(Normal, predict(trial.done.network, trial.bound, trial.route, psi))
-        between.append(p.mean.double().var(0))
-        within.append(p.variance.double().mean(0) * width**2)
-    ratio = torch.stack(between).mean(0) / torch.stack(within).mean(0)
-    members = len(folds.number)
-    excess = BETWEEN * (members - 1) / members * ratio.mean()
-    return float((1 - excess).clamp(min=NARROWEST).sqrt())
+    return Calibration(
+        power=power, power_of_all=power_of_all(chosen, weights, folds, power), lapse=lapse
+    )
 
 
 def _members(job: Job, trial: Trial, folds: Folds, seeds: Sequence[int]) -> Members:

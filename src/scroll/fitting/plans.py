@@ -13,7 +13,9 @@ from .candidates import Body, Candidate, First, Lead, candidates
 LABELS = ("ova", "gaussreg", "ordinal")  # likelihoods
 FEW = 1000  # with fewer training rows a linear body is tried for real targets: docs/recipe.md
 BATCH, LABEL_BATCH = 128, 64  # rows per step
-STEPS, LEAST_ROWS = 40, 500  # steps per square root of the rows
+STEPS = 40  # per square root of the rows
+LEAST_ROWS, LEAST_REAL = 500, 2000  # by which the steps are counted, and those of a real target
+RACE, PILOT = 5, 4  # parts of the steps after the first of which bodies, and maps, are compared
 SEVERAL, FAST_STEPS = 2000, 400  # rows from which `fast` has more features; its steps, at most
 EVERY = 20  # steps between two looks at the held-out rows
 PATIENCE, LABEL_PATIENCE = 10, 5  # looks without progress after which a member stops
@@ -49,6 +51,7 @@ class Plan:
         covariance: family of the belief's covariance.
         race: steps after which bodies are compared, 0 for never, and the distance from the best
             one in nats per row beyond which training of a body ends.
+        pilot: most steps after which the maps of a target are compared.
         added: how the covariance that a hybrid adds is trained.
     """
 
@@ -63,6 +66,7 @@ class Plan:
     noise: float = 0.5
     covariance: str = "diag"
     race: tuple[int, float] = (0, 0.0)
+    pilot: int = 10**9
     added: AddedPlan = ADDED
 
 
@@ -79,9 +83,11 @@ def default(body: Body, plain: int, ranked: int, kind: str, n_rows: int) -> Plan
     labels = kind == "labels"
     names = ["smooth", "swell", "waves"] if labels else ["smooth", "waves"]
     names += ["linear"] * (kind != "real" or n_rows < FEW)
-    steps = n_steps(n_rows)
-    race = (max(steps // 5, EVERY), LABELS_BEHIND if labels else BEHIND)
-    return _trained(candidates(body, plain, ranked, labels, names), steps, labels, race)
+    steps = n_steps(n_rows, kind)
+    shorter = _cycle(max(n_rows, LEAST_ROWS))  # a small table needs no longer to be compared
+    race = (shorter // RACE, LABELS_BEHIND if labels else BEHIND)
+    plan = _trained(candidates(body, plain, ranked, labels, names), steps, labels, race)
+    return replace(plan, pilot=shorter // PILOT)
 
 
 def best(body: Body, plain: int, ranked: int, kind: str, n_rows: int) -> Plan:
@@ -92,7 +98,8 @@ def best(body: Body, plain: int, ranked: int, kind: str, n_rows: int) -> Plan:
     labels = kind == "labels"
     names = ("smooth", "deep", "swell", "waves", "fourier", "linear")
     found = candidates(body, plain, ranked, labels, names)
-    return _trained(found, 2 * n_steps(n_rows), labels, race=(0, 0.0))
+    plan = _trained(found, 2 * n_steps(n_rows, kind), labels, race=(0, 0.0))
+    return replace(plan, pilot=2 * _cycle(max(n_rows, LEAST_ROWS)) // PILOT)
 
 
 def fast(body: Body, plain: int, ranked: int, kind: str, n_rows: int) -> Plan:
@@ -104,7 +111,8 @@ def fast(body: Body, plain: int, ranked: int, kind: str, n_rows: int) -> Plan:
     found = candidates(
         body, plain, ranked, kind == "labels", ("fourier-wide" if wide else "fourier",)
     )
-    plan = _trained(found, min(n_steps(n_rows), FAST_STEPS), kind == "labels", race=(0, 0.0))
+    steps = min(n_steps(n_rows, kind), FAST_STEPS)
+    plan = _trained(found, steps, kind == "labels", race=(0, 0.0))
     return replace(plan, added=FAST_ADDED)
 
 
@@ -127,9 +135,18 @@ def _trained(
     return Plan(found, how, retrain_on_all=labels, lapses=labels, race=race)
 
 
-def n_steps(n_rows: int) -> int:
-    """Return the length of the training cycle: the square root of the rows, times a constant."""
-    return round(STEPS * max(n_rows, LEAST_ROWS) ** 0.5 / EVERY) * EVERY
+def n_steps(n_rows: int, kind: str) -> int:
+    """Return the length of the training cycle: the square root of the rows, times a constant.
+
+    Args:
+        n_rows: number of training rows.
+        kind: of target: "real", "counts" or "labels".
+    """
+    return _cycle(max(n_rows, LEAST_REAL if kind == "real" else LEAST_ROWS))
+
+
+def _cycle(rows: int) -> int:
+    return round(STEPS * rows**0.5 / EVERY) * EVERY
 
 
 def paper(plain: int) -> Plan:

@@ -1,12 +1,15 @@
-"""Weights of bodies in a mixture of labels, beside a general optimiser."""
+"""Weights of bodies, beside a general optimiser; width and power of a mixture of all folds."""
 
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from scipy.optimize import minimize
 
 from scroll import ScrollClassifier, load
-from scroll.fitting.weights import PRIOR, stacking_weights
+from scroll.estimators import pipeline
+from scroll.fitting.folds import Folds
+from scroll.fitting.mixing import PRIOR, power_of_all, shrinkage, stacking_weights
 from scroll.predictive import Categorical, Ordered
 
 
@@ -92,3 +95,37 @@ def test_a_single_member_has_one_body_and_no_weights():
     model = ScrollClassifier(n_members=1, max_steps=40, random_state=0).fit(x, y)
     assert model.model_.spec.weights is None
     assert len(model.bodies_) == 1
+
+
+@pytest.mark.parametrize("rows", [60, 62])  # folds of equal and of different sizes
+def test_the_ensemble_of_all_folds_is_as_confident_as_one_fold(monkeypatch, rows):
+    """Recomputed from the networks of two bodies, over all training rows."""
+    seen, real = [], pipeline.fit_ensemble
+    monkeypatch.setattr(
+        pipeline, "fit_ensemble", lambda *a, **k: seen.append(real(*a, **k)) or seen[-1]
+    )
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, 3))
+    y = np.digitize(x[:, 0] + x[:, 1] * x[:, 2] + 0.5 * rng.normal(size=rows), [-0.5, 0.5])
+    model = ScrollClassifier(n_members=3, max_steps=100, random_state=0).fit(x, y)
+    parts, power = model.model_.each, seen[0].calibration.power
+    inputs = model.model_.encoder(torch.from_numpy(x))
+    each = [p.readout(p.features(inputs)).log_probs.double().detach().numpy() for p in parts]
+    fold = sum(w * np.exp(e) for w, e in zip(model.model_.spec.weights, each, strict=True))
+
+    number = seen[0].judged.folds.number.numpy()
+    folds = [model.model_.oof_rows.numpy()[row[row >= 0]] for row in number]
+
+    def entropy(p, b):
+        """The mean of the folds' means."""
+        of_rows = np.atleast_2d(stats.entropy(p**b, axis=-1)).mean(0)
+        return np.mean([of_rows[fold].mean() for fold in folds])
+
+    assert len(parts) > 1
+    assert len({len(fold) for fold in folds}) == 1 + (rows == 62)
+    assert entropy(fold.mean(0), model.model_.spec.power) == pytest.approx(
+        entropy(fold, power), abs=1e-6
+    )
+    assert model.model_.spec.power > power
+    assert power_of_all([], None, Folds(*[None] * 5, crossed=False), power) == power
+    assert shrinkage([], Folds(*[None] * 5, crossed=False), 1.0) == 1.0
