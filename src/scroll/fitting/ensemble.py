@@ -182,12 +182,6 @@ def best_mixture(
         single: whether to take one body only.
         plain: the simplest body, if there is one.
     """
-
-    def ahead(some: tuple[int, ...], others: tuple[int, ...], errors: float) -> bool:
-        gain = found[some] - found[others]
-        error = float(gain.std()) / len(gain) ** 0.5 if len(gain) > 1 else torch.inf
-        return float(folds.score(gain)) > errors * error
-
     found: dict[tuple[int, ...], Tensor] = {
         (i,): log_p((i,)).nan_to_num(-torch.inf) for i in range(n_bodies)
     }
@@ -196,16 +190,19 @@ def best_mixture(
         more = [(*chosen, i) for i in range(n_bodies) if i not in chosen]
         found |= {some: log_p(some).nan_to_num(-torch.inf) for some in more}
         best = max(more, key=lambda some: float(folds.score(found[some])))
-        if not ahead(best, chosen, GAIN):
+        if not _ahead(found[best] - found[chosen], folds, GAIN):
             break
         chosen = best
-    if (
-        plain is not None
-        and found[(plain,)].isfinite().all()
-        and not ahead(chosen, (plain,), AHEAD)
-    ):
-        return [plain]
-    return list(chosen)
+    if plain is None or not found[(plain,)].isfinite().all():
+        return list(chosen)
+    enough = _ahead(found[chosen] - found[(plain,)], folds, AHEAD)
+    return list(chosen) if enough else [plain]
+
+
+def _ahead(gain: Tensor, folds: Folds, errors: float) -> bool:
+    """Return whether the mean gain of the judged rows is larger than some standard errors."""
+    error = float(gain.std()) / len(gain) ** 0.5 if len(gain) > 1 else torch.inf
+    return float(folds.score(gain)) > errors * error
 
 
 def _mixed(trials: Sequence[Trial], folds: Folds, tails: Tails) -> Tensor:
