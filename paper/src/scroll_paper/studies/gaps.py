@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scroll.heads import RegressionHead
-from scroll.integrations.plots import pyplot, save
 from scroll.posterior.posterior import refit
 from scroll.predictive import Normal
 from scroll.training.batches import Rows
@@ -35,10 +34,12 @@ from ..data.sources import Say
 from ..grid.run import RowSource, reader
 from ..models.baselines import bayesian_head
 from ..tables.table import Cell, Label, Table, cell
+from .drawing import BOUND, FREE, GREY, picture
 
 Array = NDArray[np.float64]
 SEEDS, WIDTH, BATCH = (5, 6, 7, 8, 9), 50, 256
 QUICK = ("yacht", "boston")
+MUCH = 0.2  # nats of representation gap that the title names
 TREES = 60  # most trees of the variance model
 COLUMNS = ("free NLL", "routing gap", "representation gap", "of it, scale")
 
@@ -80,7 +81,7 @@ def gaps(output: Path, quick: bool, say: Say) -> list[Table]:
         }
         for name, at in found.items()
     }
-    draw(found, output / "gaps.png")
+    draw(found, output / "gaps")
     title = f"SCROLL-Full (relu+LN), {len(seeds)} seeds: nats per test row, standardised target"
     return [Table("gaps", title, COLUMNS, [rows], show_se=True)]
 
@@ -181,26 +182,31 @@ def _stages(x: Array, u: Array, trees: int, new: Array) -> Array:
     return np.stack([*base, *model.staged_predict(new)])
 
 
-def draw(found: dict[str, Scores], output: Path) -> None:
+def draw(found: dict[str, Scores], path: Path) -> None:
     """Draw both gaps of each data set as bars, those with most to represent on top."""
-    plt = pyplot()
-    figure, ax = plt.subplots(figsize=(7.2, 0.9 + 0.55 * len(found)), layout="constrained")
     names = sorted(found, key=lambda name: float(found[name].representation.mean()))
     place = np.arange(len(names))
     kinds = (
-        ("routing gap: what binding costs", 0.2, "C0", [found[n].routing for n in names]),
-        ("representation gap: shape", -0.2, "C1", [found[n].representation for n in names]),
+        ("routing gap: what binding costs", 0.2, BOUND, [found[n].routing for n in names]),
+        ("representation gap: shape", -0.2, FREE, [found[n].representation for n in names]),
     )
-    for label, shift, color, values in kinds:
-        mean = [float(v.mean()) for v in values]
-        error = [float(v.std()) / len(v) ** 0.5 for v in values]
-        bar = {"xerr": error, "error_kw": {"lw": 1, "capsize": 2}, "color": color, "label": label}
-        ax.barh(place + shift, mean, 0.38, **bar)
-    scale = [float(found[n].scale.mean()) for n in names]
-    ax.barh(place - 0.2, scale, 0.38, color="navajowhite", label="representation gap: scale")
-    ax.axvline(0, color="0.5", lw=0.8)
-    ax.set_yticks(place, names)
-    ax.set_xlabel("nats per test row, standard errors over seeds")
-    ax.legend(frameon=False, loc="lower right")
-    save(figure, output)
-    plt.close(figure)
+    with picture(path, 1, 1, (7.6, 1.4 + 0.55 * len(found))) as axes:
+        ax = axes[0, 0]
+        for label, shift, color, values in kinds:
+            mean = [float(v.mean()) for v in values]
+            error = {"xerr": [_error(v) for v in values], "error_kw": {"lw": 1, "capsize": 2}}
+            ax.barh(place + shift, mean, 0.38, color=color, label=label, **error)
+        scale = [float(found[n].scale.mean()) for n in names]
+        look = {"color": "white", "edgecolor": FREE, "hatch": "////"}
+        ax.barh(place - 0.2, scale, 0.38, label="representation gap: scale", **look)
+        ax.axvline(0, color=GREY, lw=0.8)
+        ax.set_yticks(place, names)
+        ax.set_xlabel("nats per test row, standard errors over seeds")
+        ax.legend(loc="lower right")
+        much = [n for n in reversed(names) if float(found[n].representation.mean()) > MUCH]
+        ax.set_title(f"A richer family of variances would pay on {', '.join(much) or 'no set'}")
+
+
+def _error(values: Tensor) -> float:
+    """Return the standard error of a mean."""
+    return float(values.std()) / len(values) ** 0.5

@@ -22,7 +22,6 @@ from scroll._core.local_rng import Draws
 from scroll.beliefs import Belief, Problem
 from scroll.factors import Moments
 from scroll.heads import RegressionHead
-from scroll.integrations.plots import pyplot, save
 from scroll.objectives import Cavity, Objective, Route, Score
 from scroll.objectives.routes import free
 from scroll.objectives.terms import none
@@ -31,6 +30,7 @@ from scroll.predictive.metrics import nll
 
 from ..data.sources import Say
 from ..tables.table import Block, Label, Table, table
+from .drawing import BOUND, FREE, THIRD, picture
 
 SEEDS = range(5)
 ROWS, TEST_ROWS, FEATURES = 200, 5000, 10
@@ -38,6 +38,8 @@ RATE, SCROLL_STEPS = 0.01, 3000
 SHOWN = (0, 10, 100, 1000)  # steps whose loss is in the table
 SMALL = 0.01  # standard deviations of S at the start, far below the noise
 DOWNDATED = "a belief whose every variance is rescaled as if it were a posterior's"
+LOOKS = ((THIRD, "--"), (BOUND, "-."))  # of both moments, and of the variance alone
+MARKS = {"small S": "", "SCROLL's belief": "o"}
 COLUMNS = (*(f"loss, step {step}" for step in SHOWN), "rows with v > s²", "test NLL")
 
 
@@ -64,7 +66,7 @@ def naive_corner(output: Path, quick: bool, say: Say) -> list[Table]:
                 head.load_state_dict(first.state_dict())
             heads[what, start] = head
             paths[what, start] = trained(head, train, SHOWN[-1])
-    draw({k: path.mean(-1) for k, path in paths.items()}, output / "naive-corner.png")
+    draw({k: path.mean(-1) for k, path in paths.items()}, output / "naive-corner")
     rows: dict[Label, dict[str, dict[int, float]]] = {}
     rows |= {k: _row(heads[k], path, train, test, seeds) for k, path in paths.items()}
     title = "The naive corner (leave-one-out, free) on fixed features: loss per row in training"
@@ -159,13 +161,18 @@ def _row(
     }
 
 
-def draw(paths: dict[tuple[str, str], Tensor], output: Path) -> None:
+def draw(paths: dict[tuple[str, str], Tensor], path: Path) -> None:
     """Draw the mean loss of each run along its steps."""
-    plt = pyplot()
-    figure, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
-    for (what, start), path in paths.items():
-        ax.plot(path, label=f"{what}, from {start}", lw=1)
-    ax.set(xlabel="step", ylabel="loss per row", xscale="symlog", yscale="symlog")
-    ax.legend(fontsize=7, frameon=False)
-    save(figure, output)
-    plt.close(figure)
+    looks = {"SCROLL": (FREE, "-"), **dict(zip(OBJECTIVES, LOOKS, strict=True))}
+    with picture(path, 1, 1, (7.6, 5.0)) as axes:
+        ax = axes[0, 0]
+        for (what, start), loss in paths.items():
+            color, dashes = looks[what]
+            look = {"color": color, "ls": dashes, "marker": MARKS[start], "markevery": 0.2}
+            ax.plot(loss, label=f"{what}, from {start}", **look)
+        ax.set(xlabel="step", ylabel="loss per row", xscale="symlog", ylim=(-1e12, 1e4))
+        ax.set_yscale("symlog", linthresh=10)
+        ax.legend(loc="lower left")
+        ax.set_title(
+            "A free belief has no leave-one-out by downdating:\nits loss has no lower bound"
+        )
