@@ -20,7 +20,11 @@ from scroll_paper.models.methods import TABLE_METHODS
 
 R, N, D, H = 4, 24, 3, 6
 SEEDS = (5, 6, 7, 1005)
-TRAINED = {key: m.training for key, m in TABLE_METHODS.items() if not m.trained_as}
+TRAINED = {  # in float32, rounding depends on the size of the stack
+    key: m.training
+    for key, m in TABLE_METHODS.items()
+    if not (m.trained_as or key.endswith("-single"))
+}
 LABELS = [key for key in TRAINED if key.startswith(("ova", "ordinal", "gaussreg", "softmax"))]
 LABELS += ["vbll-softmax"]
 
@@ -33,7 +37,8 @@ def name_of(key):
 BATCHABLE = [
     key for key, m in TRAINED.items() if m.head(H, (1,), Setting(name_of(key), key)).batches
 ]
-STOP_TOGETHER = {"mean", "inputs"}  # nothing is trained: as good at the first look as ever
+# "mean" and "inputs" train nothing, so that they are as good at the first look as ever.
+STOP_TOGETHER = {"mean", "inputs", "ova-laplace-closed-full"}
 
 
 def data(seed, n=N, r=R):

@@ -1,10 +1,11 @@
 """What `scroll bench` does: run one experiment, list them all, or write the report."""
 
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scroll._core.checks import invalid, one_of
+from scroll._core.checks import invalid, require
 from scroll._core.files import write
 from scroll.training.progress import progress
 
@@ -29,7 +30,15 @@ def bench(name: str, request: Request, console: "Console", errors: "Console") ->
         console: for the tables.
         errors: for progress.
     """
-    one_of("experiment", name, [*EXPERIMENTS, "list", "report"])
+    known = [*EXPERIMENTS, "list", "report"]
+    near = ", ".join(map(repr, get_close_matches(name, known)))
+    require(
+        name in known,
+        "experiment",
+        "be a name that `scroll bench list` shows",
+        repr(name),
+        f"Near it: {near}." if near else "",
+    )
     check_methods()
     if name == "list":
         request.allow(name, ())

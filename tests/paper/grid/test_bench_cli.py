@@ -132,7 +132,8 @@ def cells(name):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nope"], ["`experiment` must be one of", "but got 'nope'", *map(repr, EXPERIMENTS)]),
+        (["nope"], ["`experiment` must be a name that `scroll bench list` shows, but got 'nope'"]),
+        (["headlin"], ["but got 'headlin'. Near it: 'headline'"]),
         (["headline", "--sets", "yacht,nope"],
          ["`sets` must be one of", "but got 'nope'", *map(repr, SETS)]),
         (["batching", "--methods", "map,vbll"],
@@ -484,7 +485,7 @@ def test_the_installed_command_refuses_without_a_traceback():
     done = subprocess.run([script, "bench", "nope"], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr.startswith("scroll: `experiment` must be one of 'headline'")
+    assert done.stderr.startswith("scroll: `experiment` must be a name that")
     assert done.stderr.count("\n") == 1
 
 

@@ -33,6 +33,11 @@ CHECKS = {
             by_set("offset_caliberr", "Calibration error", lines.OFFSETS, "caliberr"),
         ),
     ),
+    "mvn-offset": GridExperiment(
+        "MVN without an offset, with one of its log variance, and with both",
+        lines.HALF_OFFSET.rows,
+        by_set("mvn_offset_nll", "Test NLL", (lines.HALF_OFFSET,), "nll", show_se=True),
+    ),
     "precision": GridExperiment(
         "posteriors computed in float32: where closed and leave-one-out part",
         flat(*lines.PRECISIONS),

@@ -61,7 +61,6 @@ class MeanVariance(nn.Module):
 
     batches = True
     weight: Tensor
-    learns_offset: Tensor
 
     def __init__(
         self,
@@ -76,13 +75,17 @@ class MeanVariance(nn.Module):
         uniform = torch.empty(*replicates, 2, in_features).uniform_(-1, 1)
         self.linear = nn.Parameter(uniform * in_features**-0.5)
         self.offset = nn.Parameter(torch.zeros(*replicates, 2))
-        self.register_buffer("learns_offset", torch.tensor(offsets).to(self.offset.dtype))
+        self.offsets = offsets
         self.register_buffer("weight", torch.zeros(replicates))
 
     def forward(self, psi: Tensor) -> Normal:
         """Return the predictive distribution of each row of psi (..., N, H)."""
-        offset = self.offset * self.learns_offset
-        mean, log_var = (psi @ self.linear.mT + offset[..., None, :]).unbind(-1)
+        mean, log_var = (
+            out + offset[..., None] if learned else out
+            for out, offset, learned in zip(
+                (psi @ self.linear.mT).unbind(-1), self.offset.unbind(-1), self.offsets, strict=True
+            )
+        )
         # Beyond this it overflows, and one such row would make a deep body NaN for good.
         return Normal(mean, log_var.clamp(-20, 20).exp(), torch.zeros_like(mean))
 

@@ -53,7 +53,6 @@ OFFSETS = (
     RowGroup(
         (
             Row(("MVN", "without"), "mvn-plain"),
-            Row(("MVN", "log variance only"), "mvn-half"),
             Row(("MVN", "with"), "mvn"),
         ),
         None,
@@ -67,6 +66,7 @@ OFFSETS = (
         )
     ),
 )
+HALF_OFFSET = group("mvn-plain", "mvn-half", "mvn", ranked=None)
 LONGER = {"steps": 10_000}
 STEPS = tuple(
     RowGroup(
